@@ -1,0 +1,223 @@
+/* The app's side of kgenrt: records of originals, dispatch, hot kernels, capture, watcher.
+ * Everything here runs in a stranger's process: no exit, abort, assert or stdout; the hot path
+ * takes no lock, allocates nothing, makes no system call; whatever fails, the original runs.
+ *
+ * Threads: hooks run in the app's threads; one watcher thread (watch.c) does all slow work. `struct
+ * kernel` records are shared: their hot fields are atomics, their cold fields belong to
+ * `records_lock` holders. Records are never freed while a launch may hold one: retired ones are
+ * recycled by the watcher after ten seconds. */
+#ifndef KG_APP_H
+#define KG_APP_H
+
+#include <stdatomic.h>
+
+#include "gpu/real.h"
+
+#include "cache.h"
+#include "code/code.h"
+#include "kgenrt.h"
+
+/* Why a launch of a kernel that has variants got the original. */
+enum refusal {
+    REFUSED_SHAPE,      /* grid, block or shared memory was not verified */
+    REFUSED_SCALAR,     /* a pinned scalar has another value */
+    REFUSED_ALIGNMENT,  /* a pointer is less aligned than in the capture */
+    REFUSED_OVERLAP,    /* pointers' reach overlaps in another way than verified */
+    REFUSED_ATTRIBUTES, /* launch attributes (cuLaunchKernelEx) that no variant was verified for */
+    REFUSED_ERROR,      /* launching the variant failed: it was dropped */
+    REFUSAL_COUNT
+};
+extern const char *const refusal_texts[REFUSAL_COUNT];
+
+/* One verified variant, ready to launch. Immutable once published. */
+struct swap_entry {
+    CUfunction function;     /* of the variant, already loaded */
+    struct kg_launch launch; /* of the variant */
+    struct kg_signature signature;
+    uint32_t global_count;
+    CUdeviceptr globals[VARIANT_GLOBALS]; /* addresses of the original's globals, appended to the
+                                             parameters */
+    struct kg_id variant;
+    double ratio;
+    CUlibrary library; /* owns the code */
+};
+
+/* Table of guard -> variant for one original: first entry whose guard holds wins. Published by one
+ * release store. */
+struct swap {
+    uint32_t count;
+    struct swap_entry entries[];
+};
+
+enum kernel_state {
+    KERNEL_NEW,       /* seen, not identified */
+    KERNEL_COLD,      /* identified, does not matter (yet) */
+    KERNEL_UNFIT,     /* not eligible, or cannot be captured: `why` says it */
+    KERNEL_WANTED,    /* hot: the next suitable launch is captured */
+    KERNEL_CAPTURING, /* copies are under way, or the watcher writes the file */
+    KERNEL_CAPTURED,  /* in the spool: the worker's turn */
+    KERNEL_SWAPPED,   /* has variants */
+};
+
+/* One original entry point as this process knows it. Several handles may lead here (a CUkernel and
+ * its CUfunctions). */
+struct kernel {
+    /* hot: written by launches with relaxed loads and stores (two threads launching the same kernel
+     * at the same instant may lose a count; never more) */
+    _Atomic(const struct swap *) swap;
+    atomic_uint_fast64_t launches;
+    atomic_uint_fast64_t slow_at; /* the launch with this number, or any later, takes the slow path
+                                     first; ~0: none */
+    atomic_uint_fast64_t swapped; /* launches that ran a variant */
+    atomic_uint_fast64_t first_swapped; /* number of the first of them, from 1; 0 none */
+    atomic_uint_fast64_t refused[REFUSAL_COUNT];
+    uint32_t param_count;          /* 0 until the model is known */
+    const struct kg_param *params; /* model.params */
+
+    /* cold */
+    atomic_int state; /* enum kernel_state */
+    const char *why;  /* of KERNEL_UNFIT; static text */
+    bool modelled;
+    struct kernel_model model;
+    char name[256]; /* mangled, cut if longer */
+    struct module *module;
+    CUcontext context;                  /* of the module load or first sight */
+    uint64_t samples;                   /* event timings taken */
+    double sampled_ns[32];              /* the last of them */
+    double gpu_ns;                      /* estimated GPU time of all launches */
+    uint32_t max_dynamic_shared;        /* as set by the app, bytes */
+    int32_t carveout;                   /* percent; -1 never set */
+    uint64_t first_seen_ns, swapped_ns; /* now_ns of first launch and of the swap; 0 none */
+    double before_ns,
+        after_ns;        /* median sampled time of original launches, and of variant launches */
+    uint64_t retired_ns; /* when its module died; 0 alive */
+    struct kernel *next; /* of all records */
+};
+
+/* A module or library as the app loaded it. */
+struct module {
+    void *handle; /* CUmodule or CUlibrary */
+    bool library;
+    CUcontext context; /* current at load; NULL possible for libraries */
+    CUdevice device;
+    struct kg_bytes image; /* copy of the container (<= 16 MiB), empty if larger or unreadable */
+    char why_no_image[96];
+    bool selected; /* code has been filled */
+    struct image_code code;
+    char jit_options[256];
+    bool dead;
+    struct module *next;
+};
+
+/* A launch as a hook got it. stream is explicit: the _ptsz hooks turn 0 into CU_STREAM_PER_THREAD,
+ * the others into CU_STREAM_LEGACY, for the calls that kgenrt adds. `run` makes the original's
+ * launch just as the app asked. */
+struct launch {
+    CUfunction function;
+    struct kg_launch shape;
+    CUstream stream; /* as the app gave it, for launching */
+    CUstream explicit_stream;
+    void **params;       /* or NULL */
+    void **extra;        /* or NULL */
+    unsigned attributes; /* cuLaunchKernelEx: number of launch attributes */
+    CUresult (*run)(const struct launch *launch);
+    const void *config; /* cuLaunchKernelEx: CUlaunchConfig */
+};
+
+/* ---- kernels.c: records and the handle table
+ * ----------------------------------------------------- */
+
+/* The record behind a CUfunction or CUkernel; NULL if unknown. Lock-free, wait-free: one hash probe
+ * in practice and one acquire load. */
+struct kernel *kernel_find(const void *function);
+
+/* Hooks call these after (loading, look-up) or before (dying) the real call. None of them can fail
+ * visibly. */
+void module_loaded(void *handle, bool library, const void *image, const char *path,
+                   const char *jit_options);
+void module_dying(void *handle); /* tombstones its functions */
+void context_dying(
+    CUcontext context); /* and modules of this context; NULL: of all (device reset) */
+void function_found(void *module, const char *name, void *function); /* look-up by name */
+void function_alias(void *kernel,
+                    void *function);            /* cuKernelGetFunction: both lead to one record */
+void module_alias(void *library, void *module); /* cuLibraryGetModule */
+void function_attribute(void *function, int attribute,
+                        int value); /* set by the app; mirrored onto variants */
+/* All records, newest first; for the watcher, which holds records_lock. */
+struct kernel *kernels_first(void);
+void records_lock(void);
+void records_unlock(void);
+/* Models the kernel if that is still to be done (image selection, parsing): milliseconds; never on
+ * a launch path. Caller holds records_lock. */
+void kernel_identify(struct kernel *kernel);
+
+/* ---- dispatch.c: the hot path
+ * -------------------------------------------------------------------- */
+
+/* Launches the variant whose guard holds, else the original. */
+CUresult dispatch_launch(struct kernel *kernel, const struct launch *launch);
+/* The argument's address: params[i], or inside the extra buffer. NULL if there is none. */
+const void *launch_argument(const struct kernel *kernel, const struct launch *launch,
+                            unsigned index);
+/* First entry whose guard holds, or NULL and the refusal. Exposed for tests and the benchmark. */
+const struct swap_entry *swap_match(const struct swap *swap, const struct kernel *kernel,
+                                    const struct launch *launch, enum refusal *why);
+
+/* ---- hot.c: sampled timing, and which kernels matter
+ * ---------------------------------------------- */
+
+/* Slow path of a launch, taken when launches reaches slow_at: may record events around it, or
+ * capture it. Makes the launch itself and returns its result; `entry` is the variant to launch, or
+ * NULL. */
+CUresult hot_launch(struct kernel *kernel, const struct launch *launch,
+                    const struct swap_entry *entry);
+/* Watcher: collects finished events, updates estimates, sets KERNEL_WANTED. Holds records_lock. */
+void hot_tick(void);
+/* True when every sampled event is done and no kernel has been seen to run for long (safe point 3).
+ */
+bool hot_idle(void);
+
+/* ---- capture_app.c: one launch into the spool
+ * ------------------------------------------------------ */
+
+void capture_ring_create(void); /* in the thread that created the context, mode tune only */
+/* In the launch path, before the original runs: enqueues the copies on the launch's stream. False:
+ * not now. */
+bool capture_begin(struct kernel *kernel, const struct launch *launch);
+void capture_tick(void); /* watcher: writes finished captures into the spool */
+
+/* ---- variants.c: snapshots and swapping
+ * ------------------------------------------------------------ */
+
+/* Looks the kernel up in the open snapshot and, if it has variants, loads and publishes them.
+ * Called at safe points only: (1) in the thread that loads the module or looks the function up, (2)
+ * after a synchronization of the context by the app, (3) by the watcher when hot_idle(). Holds
+ * records_lock. */
+void variants_load(struct kernel *kernel);
+void variants_tick(void);    /* watcher: is there a new snapshot? opens it */
+bool variants_pending(void); /* cheap: some record waits for a safe point */
+void safe_point(void);       /* hooks, after cuCtxSynchronize returned success */
+void variant_drop(struct kernel *kernel, const struct kg_id *variant, const char *reason);
+
+/* ---- flight.c, watch.c
+ * ------------------------------------------------------------------------------ */
+
+/* Called by hooks after cuInit or the first context creation succeeded; starts options, flight
+ * recorder and watcher once. Returns whether kgenrt is active in this process. */
+bool app_start(void);
+bool app_active(
+    void); /* cheap: one relaxed load; false before app_start, after fork, in mode off */
+void app_context_created(CUcontext context);
+void app_after_fork_child(void); /* everything off: handles of the parent mean nothing here */
+void app_finish(void);           /* library destructor: last state into the flight recorder */
+
+void flight_write(const char *event); /* whole state by one pwrite; event: why */
+/* Before a variant may run and before a snapshot is read; so that a crash is found at the next
+ * start. */
+bool flight_suspended(const struct kg_id *variant);
+
+/* True while this thread is inside kgenrt: hooks pass through. */
+extern _Thread_local bool inside_kgenrt __attribute__((tls_model("initial-exec")));
+
+#endif

@@ -1,0 +1,99 @@
+/* What a kernel is: from the bytes that a load call was given to one entry point's model. The door
+ * of runtime/code; the PTX library has its own, ptx.h. Safe in the app's process: input is hostile,
+ * every offset is checked, nothing exits. */
+#ifndef KG_CODE_H
+#define KG_CODE_H
+
+#include "kgenrt.h"
+
+enum image_kind { IMAGE_UNKNOWN, IMAGE_WRAPPER, IMAGE_FATBIN, IMAGE_ELF, IMAGE_PTX };
+
+/* Kind and extent of what stands at `data`. size: bytes that may be read, or 0 where the driver's
+ * interface gives no length (then headers are believed, as the driver believes them). A wrapper's
+ * `*data_out` is the fatbin it points to; otherwise data itself. extent: bytes from *data_out.
+ * KG_UNSUPPORTED for wrapper version 2 with prelinked parts. */
+kg_status image_extent(const void *data, size_t size, enum image_kind *kind, const void **data_out,
+                       size_t *extent);
+
+/* One image entry, decompressed. Owns its memory: free with image_code_free. */
+struct image_code {
+    struct kg_bytes selected; /* what the driver runs: PTX text (NUL-terminated) or an ELF cubin */
+    bool machine_code;        /* selected is an ELF */
+    struct kg_bytes
+        ptx;           /* PTX raw material; equals selected's text when that is PTX; empty: none */
+    unsigned sm;       /* of the selected entry: 90 for sm_90 */
+    char options[256]; /* the entry's own option record, empty if none */
+};
+
+/* The entry that the driver selects for `arch` ("sm_90"): machine code of the same major and the
+ * highest minor not above the device's, else the highest PTX not above it; and the best PTX beside
+ * it. ptx_only: the device runs no machine code (the software GPU). KG_NOT_FOUND if nothing fits.
+ * `size` as for image_extent. */
+kg_status image_select(const void *data, size_t size, const char *arch, bool ptx_only,
+                       struct image_code *out);
+void image_code_free(struct image_code *code);
+
+struct kernel_pointer {
+    uint16_t param,
+        offset; /* parameter and byte inside it (by-value structs) where 8 bytes of address stand */
+};
+
+struct kernel_global {
+    char *name;
+    uint64_t size; /* bytes; 0 unknown (extern) */
+    bool constant; /* .const, else .global */
+};
+
+/* All that is known of one entry. Owns its memory. */
+struct kernel_model {
+    struct kg_arena arena;
+    struct kg_id id;      /* kernel id, see the design's "kernel" */
+    const char *entry;    /* mangled name */
+    bool machine_code;    /* id is over machine code */
+    uint32_t param_count; /* 0 to 64 */
+    struct kg_param *params;
+    uint32_t pointer_count; /* words that reach an address; see kernel_model_make */
+    struct kernel_pointer *pointers;
+    uint32_t global_count; /* module variables that the entry or what it calls names */
+    struct kernel_global *globals;
+    uint32_t static_shared, local_bytes;       /* as the PTX declares; 0 without PTX */
+    uint32_t max_threads, required_threads[3]; /* .maxntid product, .reqntid; 0 unset */
+    const char *ineligible; /* NULL: eligible; else a reason of eligible.def, as text */
+};
+
+/* Makes the model of `entry`. Pointers are told from scalars by taint: a word of a parameter is a
+ * pointer when its value, followed through moves, cvta, additions, selections and calls, becomes
+ * the address of a generic or global access. KG_NOT_FOUND if the image has no such entry. The
+ * kernel id does not depend on other entries of the module, on labels, debug lines, white space, or
+ * on the entry's own name. */
+kg_status kernel_model_make(const struct image_code *code, const char *entry,
+                            struct kernel_model *out);
+void kernel_model_free(struct kernel_model *model);
+
+/* Names of all entries, for listings: calls each(self, name). */
+kg_status image_entries(const struct image_code *code, void (*each)(void *self, const char *name),
+                        void *self);
+
+/* Exact PTX specialisation for the maker `rules`: the module's text with `entry`'s loads of the
+ * given scalar parameter bytes and its reads of %ntid and %nctaid (if launch is not NULL) replaced
+ * by constants. Everything the entry does not need is dropped. KG_NO_CANDIDATE when nothing could
+ * be replaced. out: PTX text, owned. `replaced`: how many reads. */
+kg_status ptx_specialise(const char *ptx, const char *entry, const struct kg_launch *launch,
+                         const struct kg_param *params, uint32_t param_count,
+                         const struct kg_scalar *scalars, uint32_t scalar_count,
+                         struct kg_bytes *out, unsigned *replaced);
+
+/* What admission asks of a candidate's PTX. */
+struct ptx_facts {
+    unsigned entries;
+    char entry[512]; /* the first */
+    uint32_t param_count;
+    struct kg_param params[64];
+    bool writable_globals, unresolved_externs, device_runtime, allocates, prints, traps, clocks;
+    bool half_math, bf16_math, tf32_math, nc_loads, atomics, volatile_access, spins;
+    uint32_t static_shared, local_bytes;
+    char detail[256]; /* the first offending construct, with its line */
+};
+kg_status ptx_facts_of(const char *ptx, struct ptx_facts *out, char *error, size_t error_size);
+
+#endif
