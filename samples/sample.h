@@ -1,0 +1,130 @@
+// What the four samples share: arguments, error checks, the run's clock, the comparison with the CPU.
+//
+// A sample is a small program of the kind people write: plain CUDA runtime code, one hot kernel that is correct and
+// not tuned. Each launch's whole output is compared with a result computed on the CPU; the program ends with status 1
+// at the first wrong one. It knows nothing of kgenrt.
+#pragma once
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <vector>
+#include <algorithm>
+
+#include <cuda_runtime.h>
+
+#define CUDA(call)                                                                                 \
+    do {                                                                                           \
+        cudaError_t error_ = (call);                                                               \
+        if (error_ != cudaSuccess) {                                                               \
+            std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call,                     \
+                         cudaGetErrorString(error_));                                              \
+            std::exit(1);                                                                          \
+        }                                                                                          \
+    } while (0)
+
+// One run: lasts `seconds` or `launches` launches of the hot kernel, whichever is asked for.
+struct Run {
+    const char *name;
+    double seconds = 20;
+    long launches = 0; // 0: by time
+    bool small = false;
+
+    long done = 0, wrong = 0;
+    double started = 0;
+    std::vector<float> times; // of the hot kernel, microseconds
+    cudaEvent_t before, after;
+
+    Run(const char *name_, int argc, char **argv) : name(name_)
+    {
+        cudaDeviceProp device;
+        for (int i = 1; i < argc; i++) {
+            if (!std::strcmp(argv[i], "--seconds") && i + 1 < argc)
+                seconds = std::atof(argv[++i]);
+            else if (!std::strcmp(argv[i], "--launches") && i + 1 < argc)
+                launches = std::atol(argv[++i]);
+            else if (!std::strcmp(argv[i], "--small"))
+                small = true;
+            else {
+                std::fprintf(stderr, "usage: %s [--seconds S | --launches N] [--small]\n", argv[0]);
+                std::exit(2);
+            }
+        }
+        CUDA(cudaGetDeviceProperties(&device, 0));
+        if (!std::strncmp(device.name, "softgpu", 7))
+            small = true;
+        CUDA(cudaEventCreate(&before));
+        CUDA(cudaEventCreate(&after));
+        started = now();
+    }
+
+    static double now()
+    {
+        timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return t.tv_sec + 1e-9 * t.tv_nsec;
+    }
+    // How much of the run is over, 0 to 1 and beyond.
+    double part() const
+    {
+        return launches ? double(done) / launches : (now() - started) / seconds;
+    }
+    bool more() const { return part() < 1; }
+
+    void begin() { CUDA(cudaEventRecord(before)); }
+    void end()
+    {
+        CUDA(cudaGetLastError());
+        CUDA(cudaEventRecord(after));
+    }
+    // Call when the results are on the host. expected: from the CPU; tolerance: relative to max(1, |expected|).
+    void check(const float *result, const float *expected, size_t count, float tolerance)
+    {
+        float milliseconds = 0;
+        CUDA(cudaEventElapsedTime(&milliseconds, before, after));
+        times.push_back(1000 * milliseconds);
+        done++;
+        size_t bad = 0;
+        for (size_t i = 0; i < count; i++)
+            bad += !(std::fabs(result[i] - expected[i]) <=
+                     tolerance * std::max(1.0f, std::fabs(expected[i])));
+        if (!bad)
+            return;
+        wrong++;
+        for (size_t i = 0; i < count; i++)
+            if (!(std::fabs(result[i] - expected[i]) <=
+                  tolerance * std::max(1.0f, std::fabs(expected[i])))) {
+                std::printf("%s: launch %ld is WRONG in %zu of %zu elements, first at %zu: %.9g instead of %.9g\n",
+                            name, done, bad, count, i, result[i], expected[i]);
+                std::exit(1);
+            }
+    }
+
+    static float median(std::vector<float> values)
+    {
+        if (values.empty())
+            return 0;
+        std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+        return values[values.size() / 2];
+    }
+    int finish()
+    {
+        size_t share = std::max<size_t>(1, times.size() / 10);
+        std::vector<float> first(times.begin(), times.begin() + std::min(share, times.size()));
+        std::vector<float> last(times.end() - std::min(share, times.size()), times.end());
+        std::printf("%s: %ld launches checked, %ld wrong; median kernel time %.1f us in the first tenth, %.1f us in "
+                    "the last%s\n",
+                    name, done, wrong, median(first), median(last),
+                    small ? " (small sizes; modelled time if on the software GPU)" : "");
+        return wrong || !done ? 1 : 0;
+    }
+};
+
+// A cheap generator, the same on every machine: values in [-1, 1).
+inline float noise(unsigned &state)
+{
+    state = state * 1664525u + 1013904223u;
+    return (int)state * (1.0f / 2147483648.0f);
+}
