@@ -15,6 +15,7 @@ struct candidate {
     const char *ptx;    /* PTX text: as made, or as compiled from source */
     const char *entry;  /* name of its entry point in the PTX */
     const char *note;
+    const char *reply; /* whole reply that it came from, for repair turns; NULL: none */
     struct kg_launch launch;
     uint32_t global_count;
     const char *globals[VARIANT_GLOBALS];
@@ -51,7 +52,9 @@ struct job {
 /* One way of making candidates. `argument` is what follows the colon in KGENRT_MAKERS. `attempt`
  * counts from 0 as long as the maker is asked for further independent candidates; `message` is
  * NULL, or the compiler's or verifier's message about `previous`, for makers that can repair (turn
- * 1, 2). KG_NO_CANDIDATE: nothing (more) to offer. */
+ * 1, 2). KG_NO_CANDIDATE: nothing (more) to offer. KG_BAD_INPUT: the reply was malformed; out->note
+ * says how (the message for a repair turn) and out->reply holds it: a further attempt or turn may
+ * be better. Any other status: the maker cannot work now. */
 struct maker {
     const char *name;
     kg_status (*make)(struct job *job, const char *argument, unsigned attempt, unsigned turn,
