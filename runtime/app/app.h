@@ -67,7 +67,7 @@ struct kernel {
     _Atomic(const struct swap *) swap;
     atomic_uint_fast64_t launches;
     atomic_uint_fast64_t slow_at; /* the launch with this number, or any later, takes the slow path
-                                     first; ~0: none */
+                                     first; ~0: none. A new record has 1: its first launch */
     atomic_uint_fast64_t swapped; /* launches that ran a variant */
     atomic_uint_fast64_t first_swapped; /* number of the first of them, from 1; 0 none */
     atomic_uint_fast64_t refused[REFUSAL_COUNT];
@@ -89,9 +89,13 @@ struct kernel {
     int32_t carveout;                   /* percent; -1 never set */
     uint64_t first_seen_ns, swapped_ns; /* now_ns of first launch and of the swap; 0 none */
     double before_ns,
-        after_ns;        /* median sampled time of original launches, and of variant launches */
-    uint64_t retired_ns; /* when its module died; 0 alive */
-    struct kernel *next; /* of all records */
+        after_ns; /* median sampled time of original launches, and of variant launches */
+    double after_sampled_ns[32];  /* as sampled_ns, of launches that ran a variant */
+    uint64_t after_samples;       /* how many of those were taken */
+    uint32_t snapshot_generation; /* of the snapshot this kernel was last looked up in; 0 none */
+    bool variants_wait;           /* a snapshot may hold variants: waits for a safe point */
+    uint64_t retired_ns;          /* when its module died; 0 alive */
+    struct kernel *next;          /* of all records */
 };
 
 /* A module or library as the app loaded it. */
@@ -160,6 +164,10 @@ CUresult dispatch_launch(struct kernel *kernel, const struct launch *launch);
 /* The argument's address: params[i], or inside the extra buffer. NULL if there is none. */
 const void *launch_argument(const struct kernel *kernel, const struct launch *launch,
                             unsigned index);
+/* Launches one variant with the original's arguments and counts it (swapped, first_swapped); where
+ * that fails, drops the variant and launches the original. For dispatch_launch and hot_launch. */
+CUresult swap_launch(struct kernel *kernel, const struct launch *launch,
+                     const struct swap_entry *entry);
 /* First entry whose guard holds, or NULL and the refusal. Exposed for tests and the benchmark. */
 const struct swap_entry *swap_match(const struct swap *swap, const struct kernel *kernel,
                                     const struct launch *launch, enum refusal *why);
@@ -198,24 +206,34 @@ void variants_load(struct kernel *kernel);
 void variants_tick(void);    /* watcher: is there a new snapshot? opens it */
 bool variants_pending(void); /* cheap: some record waits for a safe point */
 void safe_point(void);       /* hooks, after cuCtxSynchronize returned success */
+/* The kernel's originals run from now on, and this variant is not loaded again in this process.
+ * Lock-free but for one note: callable in the launch path, where launching the variant failed. */
 void variant_drop(struct kernel *kernel, const struct kg_id *variant, const char *reason);
 
 /* ---- flight.c, watch.c
  * ------------------------------------------------------------------------------ */
 
+/* The dlsym behind the interposer's own hook, which sets it before app_start; NULL: dlsym. */
+extern void *(*app_dlsym)(void *handle, const char *name);
 /* Called by hooks after cuInit or the first context creation succeeded; starts options, flight
- * recorder and watcher once. Returns whether kgenrt is active in this process. */
+ * recorder and watcher once. Returns whether kgenrt is active in this process. Also called first
+ * thing by app_context_created. */
 bool app_start(void);
 bool app_active(
     void); /* cheap: one relaxed load; false before app_start, after fork, in mode off */
-void app_context_created(CUcontext context);
+void app_context_created(CUcontext context); /* without records_lock; known contexts are ignored */
+/* Called by context_dying, which holds records_lock, before the context dies (NULL: all do): its
+ * events, captures and the watcher's use of it end here. */
+void app_context_dying(CUcontext context);
 void app_after_fork_child(void); /* everything off: handles of the parent mean nothing here */
 void app_finish(void);           /* library destructor: last state into the flight recorder */
 
-void flight_write(const char *event); /* whole state by one pwrite; event: why */
-/* Before a variant may run and before a snapshot is read; so that a crash is found at the next
- * start. */
-bool flight_suspended(const struct kg_id *variant);
+/* Whole state by one pwrite; event: why. Before a variant may run and before a snapshot is read, so
+ * that a crash is found at the next start. Caller holds records_lock. */
+void flight_write(const char *event);
+/* Whether a process that ended uncleanly had this variant in use, and it has not been verified
+ * since: `verified` is the variant's time, seconds since 1970. */
+bool flight_suspended(const struct kg_id *variant, uint64_t verified);
 
 /* True while this thread is inside kgenrt: hooks pass through. */
 extern _Thread_local bool inside_kgenrt __attribute__((tls_model("initial-exec")));
