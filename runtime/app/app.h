@@ -71,8 +71,10 @@ struct kernel {
     atomic_uint_fast64_t swapped; /* launches that ran a variant */
     atomic_uint_fast64_t first_swapped; /* number of the first of them, from 1; 0 none */
     atomic_uint_fast64_t refused[REFUSAL_COUNT];
-    uint32_t param_count;          /* 0 until the model is known */
-    const struct kg_param *params; /* model.params */
+    uint32_t param_count;                      /* 0 until the model is known */
+    const struct kg_param *params;             /* model.params */
+    _Atomic(const struct swap_entry *) failed; /* its launch was refused by the driver; the swap is
+                                                  off until kernels_tick has dropped it */
 
     /* cold */
     atomic_int state; /* enum kernel_state */
@@ -110,6 +112,8 @@ struct module {
     struct image_code code;
     char jit_options[256];
     bool dead;
+    uint64_t retired_ns; /* as a kernel's */
+    struct kernel *kernels;
     struct module *next;
 };
 
@@ -147,7 +151,16 @@ void function_alias(void *kernel,
                     void *function);            /* cuKernelGetFunction: both lead to one record */
 void module_alias(void *library, void *module); /* cuLibraryGetModule */
 void function_attribute(void *function, int attribute,
-                        int value); /* set by the app; mirrored onto variants */
+                        int value);  /* set by the app; mirrored onto variants */
+enum { FUNCTION_CACHE_CONFIG = -1 }; /* "attribute" of cuFuncSetCacheConfig */
+/* A context became current somewhere. From the second context of a process on, a variant runs only
+ * where the launching thread's context is kernel->context: its globals' addresses are of that one.
+ */
+void context_seen(CUcontext context);
+/* Watcher, each tick, holds records_lock: calls variant_drop for variants whose launch failed. */
+void kernels_tick(void);
+/* In the child of a fork: no record is found any more, and the lock is free. */
+void kernels_after_fork_child(void);
 /* All records, newest first; for the watcher, which holds records_lock. */
 struct kernel *kernels_first(void);
 void records_lock(void);
@@ -171,6 +184,14 @@ CUresult swap_launch(struct kernel *kernel, const struct launch *launch,
 /* First entry whose guard holds, or NULL and the refusal. Exposed for tests and the benchmark. */
 const struct swap_entry *swap_match(const struct swap *swap, const struct kernel *kernel,
                                     const struct launch *launch, enum refusal *why);
+/* Launches this variant and counts it in `swapped`; the original if the driver refuses it. For
+ * hot_launch, whose caller has matched the guard already. */
+CUresult variant_launch(struct kernel *kernel, const struct launch *launch,
+                        const struct swap_entry *entry);
+/* Whether a signature fits a kernel's parameters: to be asked before a swap is published.
+ * swap_match never reads outside a launch's arguments, but it may refuse for ever what does not
+ * fit. */
+bool signature_fits(const struct kernel *kernel, const struct kg_signature *signature);
 
 /* ---- hot.c: sampled timing, and which kernels matter
  * ---------------------------------------------- */
@@ -205,7 +226,9 @@ void capture_tick(void); /* watcher: writes finished captures into the spool */
 void variants_load(struct kernel *kernel);
 void variants_tick(void);    /* watcher: is there a new snapshot? opens it */
 bool variants_pending(void); /* cheap: some record waits for a safe point */
-void safe_point(void);       /* hooks, after cuCtxSynchronize returned success */
+bool variants_any(void); /* cheap: the open snapshot has kernels, so look-ups are worth modelling:
+                            function_found then calls kernel_identify and variants_load */
+void safe_point(void);   /* hooks, after cuCtxSynchronize returned success */
 /* The kernel's originals run from now on, and this variant is not loaded again in this process.
  * Lock-free but for one note: callable in the launch path, where launching the variant failed. */
 void variant_drop(struct kernel *kernel, const struct kg_id *variant, const char *reason);
