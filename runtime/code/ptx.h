@@ -159,10 +159,11 @@ struct ptx_instr {
     struct ptx_place place; /* from the guard or opcode to the semicolon, both included */
     uint32_t guard;         /* predicate register, or PTX_NO_REG */
     bool guard_negated;
-    bool opaque; /* unknown operation: worst-case effects; operand_count 0 if they did not parse */
+    bool opaque; /* unknown operation: worst-case effects */
     uint16_t operand_count;
     uint32_t scope; /* number in func->scopes */
     struct ptx_operand *operands;
+    const char *opaque_text; /* operands as written, if they did not parse; else NULL */
 };
 /* Effects of an instruction: its row's. */
 uint32_t ptx_effects(const struct ptx_instr *instr);
@@ -184,7 +185,7 @@ struct ptx_reg {
     uint32_t index; /* in a range */
     uint8_t type;   /* enum ptx_type */
 };
-/* Name of a register, as in the source; returns text (KG_PATH bytes are always enough). */
+/* Name of a register, as in the source, cut to size; returns text. */
 char *ptx_reg_name(const struct ptx_reg *reg, char *text, size_t size);
 
 /* An address in an initialiser: `size` bytes at `offset` get the address of var or func + addend.

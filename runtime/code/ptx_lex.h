@@ -1,0 +1,153 @@
+/* Inside the PTX front end only: tokens, interned names, and the state that the two halves of the
+ * parser (ptx_declare.c: the module and its variables; ptx_parse.c: bodies) share. Users of the
+ * tree include ptx.h. */
+#ifndef KG_PTX_LEX_H
+#define KG_PTX_LEX_H
+
+#include "code/ptx.h"
+
+enum token_kind {
+    TOKEN_END,       /* of the text, or after an error: nothing follows */
+    TOKEN_NAME,      /* identifier, % and $ included */
+    TOKEN_DIRECTIVE, /* .word, .word::word; name without the dot */
+    TOKEN_INT,
+    TOKEN_F32,
+    TOKEN_F64,
+    TOKEN_STRING,
+    TOKEN_PUNCT, /* one character: text[begin] */
+};
+
+/* What a name means in the scope being parsed; inner ones shadow outer ones. */
+struct binding {
+    enum { BIND_REG, BIND_RANGE, BIND_VAR, BIND_FUNC, BIND_LIST, BIND_LABEL } kind;
+    uint32_t depth; /* 0: module, 1: body of the function, ... */
+    struct binding *shadowed;
+    struct binding *in_scope; /* next of the same scope */
+    struct name *name;
+    union {
+        const struct ptx_reg_decl *decl;
+        struct ptx_var *var;
+        struct ptx_func *func;
+        struct ptx_list *list;
+        uint32_t label;
+    };
+};
+
+/* A register number given to a name: under which declaration, in which function. */
+struct numbered {
+    struct numbered *next;
+    const struct ptx_reg_decl *decl;
+    uint32_t reg;
+};
+
+struct name {
+    struct name *chain;
+    uint32_t hash, length;
+    struct binding *binding; /* innermost meaning */
+    struct binding *range;   /* innermost range "text<n>" of which this is the prefix */
+    struct numbered *numbers;
+    uint32_t numbers_function; /* the function that numbers belongs to */
+    int32_t special;           /* enum ptx_special; -1 not looked up, 0 none */
+    int32_t type, mod;         /* as a suffix; -1 not looked up */
+    char text[];
+};
+
+struct token {
+    uint8_t kind;
+    uint32_t begin, end, line, column;
+    struct name *name;
+    uint64_t bits; /* of numbers */
+};
+
+struct growing {
+    void *data;
+    uint32_t count, room;
+};
+
+struct pending_label {
+    struct name *name;
+    uint32_t *slot;
+    uint32_t line, column;
+};
+
+enum { SCOPE_DEPTH = 256, VECTOR_PARTS = 1024 };
+
+struct parser {
+    const char *text;
+    uint32_t size, at;
+    uint32_t line, line_start; /* of `at` */
+    struct token token;        /* the current one */
+    uint32_t previous_end;     /* of the token before it */
+    struct ptx_module *module;
+    struct name **buckets;
+    uint32_t bucket_count, name_count;
+    struct ptx_form **form_buckets;
+    uint32_t form_bucket_count;
+    kg_status status;
+    char *error;
+    size_t error_size;
+    bool trial; /* failures are not reported: the caller will try otherwise */
+
+    struct growing items, vars, funcs, forms, lines, mod_texts; /* of the module */
+
+    /* the function being parsed */
+    struct ptx_func *func;
+    uint32_t function_number;
+    uint32_t depth, scope;
+    struct binding *scope_bindings[SCOPE_DEPTH + 2];
+    uint32_t scope_pending[SCOPE_DEPTH + 2];
+    struct growing reg_decls, regs, body_vars, labels, scopes, lists, instrs, stmts;
+    struct growing pending; /* struct pending_label */
+    struct growing scratch; /* struct ptx_operand */
+};
+
+/* ---- ptx_lex.c ---- */
+void lex_next(struct parser *p);
+/* The current token is the first word of an opcode: extends it by its suffixes and moves on. */
+const struct ptx_form *lex_opcode(struct parser *p);
+/* Text from the current token to the end of its line; moves behind it. */
+const char *lex_rest_of_line(struct parser *p);
+/* Text from the current token up to and with `;`, or up to and with a {...} block. */
+const char *lex_statement(struct parser *p);
+bool lex_colon_follows(const struct parser *p); /* behind the current token; `::` does not count */
+struct name *name_intern(struct parser *p, const char *text, uint32_t length);
+struct ptx_place place_of(const struct token *token);
+
+/* Fails at the current token: records the first message, and no token follows. */
+void parse_fail(struct parser *p, kg_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void parse_no_memory(struct parser *p);
+void *parse_alloc(struct parser *p, size_t size);
+bool is_punct(const struct parser *p, char c);
+bool is_directive(const struct parser *p, const char *word);
+bool accept(struct parser *p, char c);
+void expect(struct parser *p, char c);
+uint64_t expect_int(struct parser *p); /* with unary minus and ~ */
+struct name *expect_name(struct parser *p);
+
+/* Room for one more element of `size` bytes; NULL after a failure. */
+void *growing_add(struct parser *p, struct growing *array, size_t size);
+/* The elements, copied to the arena; the array is empty again. */
+void *growing_take(struct parser *p, struct growing *array, size_t size, uint32_t *count);
+
+struct binding *bind(struct parser *p, struct name *name, int kind);
+void scope_open(struct parser *p);
+void scope_close(struct parser *p); /* resolves its labels */
+
+/* ---- ptx_declare.c ---- */
+/* Current token: a space directive. Variables go to `vars`, and as items or statements. */
+void parse_variables(struct parser *p, uint8_t linkage, struct ptx_place start);
+/* (.param ..., .reg ...), the parentheses included. */
+void parse_params(struct parser *p, struct ptx_var ***out, uint32_t *count, uint32_t *bytes);
+uint8_t type_of(struct parser *p);    /* current directive as a type, or PTX_TYPE_none */
+int space_of(const struct parser *p); /* current directive as a space, or -1 */
+
+/* ---- ptx_parse.c ---- */
+void parse_body(struct parser *p);
+void parse_reg_declaration(struct parser *p);
+/* A register's number; it is given one at its first use. */
+uint32_t reg_number(struct parser *p, struct name *name);
+const struct ptx_reg_decl *reg_declare(struct parser *p, struct name *name, uint8_t type,
+                                       uint8_t vector, bool range, uint32_t count);
+
+#endif

@@ -1,0 +1,404 @@
+/* A parsed tree back to text, such that parsing that text gives an equal tree. */
+#include "code/ptx.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct printer {
+    struct kg_bytes out;
+    size_t room;
+    bool failed;
+    const struct ptx_module *module;
+    const struct ptx_func *func;
+};
+
+static bool room_for(struct printer *p, size_t more)
+{
+    if (p->failed || p->room - p->out.size > more)
+        return !p->failed;
+    size_t room = (p->room + more) * 2 + 4096;
+    unsigned char *data = realloc(p->out.data, room);
+    if (!data) {
+        p->failed = true;
+        return false;
+    }
+    p->out.data = data;
+    p->room = room;
+    return true;
+}
+
+static void put(struct printer *p, const char *text)
+{
+    size_t length = strlen(text);
+    if (!room_for(p, length))
+        return;
+    memcpy(p->out.data + p->out.size, text, length + 1);
+    p->out.size += length;
+}
+
+static void number(struct printer *p, const char *format, unsigned long long value)
+{
+    char text[40];
+    snprintf(text, sizeof text, format, value);
+    put(p, text);
+}
+
+static void linkage(struct printer *p, uint8_t linkage)
+{
+    static const char *const words[] = {"", ".visible ", ".weak ", ".extern ", ".common "};
+    put(p, words[linkage]);
+}
+
+/* ---- variables ------------------------------------------------------------------------------- */
+
+static void reloc(struct printer *p, const struct ptx_reloc *reloc)
+{
+    if (reloc->shift || reloc->size == 1)
+        number(p, "0x%llX(", 0xFFull << reloc->shift);
+    put(p, reloc->generic ? "generic(" : "");
+    put(p, reloc->var ? reloc->var->name : reloc->func->name);
+    put(p, reloc->generic ? ")" : "");
+    if (reloc->addend)
+        number(p, "+%lld", (unsigned long long)reloc->addend);
+    if (reloc->shift || reloc->size == 1)
+        put(p, ")");
+}
+
+static void initialiser(struct printer *p, const struct ptx_var *var)
+{
+    unsigned size = (ptx_types[var->type].bits + 7u) / 8;
+    uint32_t next = 0;
+    bool braces = var->array || var->vector;
+    if (!var->image_bytes)
+        return;
+    put(p, braces ? " = {" : " = ");
+    for (uint64_t at = 0; at < var->image_bytes; at += size) {
+        put(p, at ? ", " : "");
+        if (next < var->reloc_count && var->relocs[next].offset == at) {
+            reloc(p, &var->relocs[next++]);
+            continue;
+        }
+        uint64_t bits = 0;
+        memcpy(&bits, var->image + at, size);
+        if (var->type == PTX_TYPE_f32)
+            number(p, "0f%08llX", bits);
+        else if (var->type == PTX_TYPE_f64)
+            number(p, "0d%016llX", bits);
+        else
+            number(p, bits > 255 ? "0x%llX" : "%llu", bits);
+    }
+    put(p, braces ? "}" : "");
+}
+
+static void variable(struct printer *p, const struct ptx_var *var)
+{
+    linkage(p, var->linkage);
+    put(p, ".");
+    put(p, var->is_register ? "reg" : ptx_spaces[var->space]);
+    if (var->managed)
+        put(p, " .attribute(.managed)");
+    if (var->declared_align)
+        number(p, " .align %llu", var->declared_align);
+    if (var->vector)
+        number(p, " .v%llu", var->vector);
+    put(p, " .");
+    put(p, ptx_types[var->type].text);
+    if (var->pointer) {
+        put(p, " .ptr");
+        if (var->ptr_space) {
+            put(p, " .");
+            put(p, ptx_spaces[var->ptr_space]);
+        }
+        if (var->ptr_align)
+            number(p, " .align %llu", var->ptr_align);
+    }
+    put(p, " ");
+    put(p, var->name);
+    for (unsigned d = 0; d < var->dim_count; d++)
+        if (d || !var->unsized)
+            number(p, "[%llu]", var->dims[d]);
+        else
+            put(p, "[]");
+    initialiser(p, var);
+}
+
+static void params(struct printer *p, struct ptx_var *const *list, uint32_t count)
+{
+    put(p, "(");
+    for (uint32_t i = 0; i < count; i++) {
+        put(p, i ? ",\n\t" : "");
+        variable(p, list[i]);
+    }
+    put(p, ")");
+}
+
+/* ---- instructions ---------------------------------------------------------------------------- */
+
+static void reg(struct printer *p, uint32_t number)
+{
+    char name[KG_PATH];
+    const struct ptx_reg *reg = &p->func->regs[number];
+    if (reg->decl->range)
+        put(p, ptx_reg_name(reg, name, sizeof name));
+    else
+        put(p, reg->decl->name);
+}
+
+static void component(struct printer *p, const struct ptx_operand *operand)
+{
+    static const char *const names[] = {"", ".x", ".y", ".z", ".w"};
+    put(p, names[operand->component]);
+}
+
+static void operand(struct printer *p, const struct ptx_operand *o);
+
+static void parts(struct printer *p, const struct ptx_operand *o, const char *open,
+                  const char *between, const char *close)
+{
+    put(p, open);
+    for (uint32_t i = 0; i < o->part_count; i++) {
+        put(p, i ? between : "");
+        operand(p, &o->parts[i]);
+    }
+    put(p, close);
+}
+
+static void address(struct printer *p, const struct ptx_operand *o)
+{
+    put(p, "[");
+    if (o->reg != PTX_NO_REG)
+        reg(p, o->reg);
+    else if (o->name)
+        put(p, o->name);
+    if ((o->reg == PTX_NO_REG && !o->name) || o->offset)
+        number(p, o->reg == PTX_NO_REG && !o->name ? "%lld" : "+%lld",
+               (unsigned long long)o->offset);
+    if (o->part_count)
+        parts(p, o, ", ", ", ", "");
+    put(p, "]");
+}
+
+static void operand(struct printer *p, const struct ptx_operand *o)
+{
+    put(p, o->negated ? "!" : "");
+    switch ((enum ptx_kind)o->kind) {
+    case PTX_REG:
+        reg(p, o->reg);
+        component(p, o);
+        return;
+    case PTX_INT:
+        number(p, "%lld", o->bits);
+        return;
+    case PTX_F32:
+        number(p, "0f%08llX", o->bits);
+        return;
+    case PTX_F64:
+        number(p, "0d%016llX", o->bits);
+        return;
+    case PTX_SPECIAL:
+        put(p, o->name);
+        component(p, o);
+        return;
+    case PTX_SYMBOL:
+        put(p, o->name);
+        if (o->offset)
+            number(p, "+%lld", (unsigned long long)o->offset);
+        return;
+    case PTX_ADDRESS:
+        address(p, o);
+        return;
+    case PTX_VECTOR:
+        parts(p, o, "{", ", ", "}");
+        return;
+    case PTX_PAIR:
+        parts(p, o, "", "|", "");
+        return;
+    case PTX_LIST:
+        parts(p, o, "(", ", ", ")");
+        return;
+    case PTX_LABEL:
+        put(p, o->name);
+        return;
+    case PTX_SINK:
+        put(p, "_");
+        return;
+    }
+}
+
+static void call(struct printer *p, const struct ptx_instr *instr)
+{
+    const struct ptx_operand *o = instr->operands;
+    if (o[0].part_count) {
+        operand(p, &o[0]);
+        put(p, ", ");
+    }
+    operand(p, &o[1]);
+    if (o[2].part_count || instr->operand_count > 3) {
+        put(p, ", ");
+        operand(p, &o[2]);
+    }
+    if (instr->operand_count > 3) {
+        put(p, ", ");
+        operand(p, &o[3]);
+    }
+}
+
+static void instruction(struct printer *p, const struct ptx_instr *instr)
+{
+    put(p, "\t");
+    if (instr->guard != PTX_NO_REG) {
+        put(p, instr->guard_negated ? "@!" : "@");
+        reg(p, instr->guard);
+        put(p, " ");
+    }
+    put(p, instr->form->text);
+    put(p, " ");
+    if (instr->opaque_text)
+        put(p, instr->opaque_text);
+    else if (instr->form->op == PTX_OP_call)
+        call(p, instr);
+    else
+        for (unsigned i = 0; i < instr->operand_count; i++) {
+            put(p, i ? ", " : "");
+            operand(p, &instr->operands[i]);
+        }
+    put(p, ";\n");
+}
+
+/* ---- functions ------------------------------------------------------------------------------- */
+
+static void list(struct printer *p, const struct ptx_list *list)
+{
+    static const char *const words[] = {": .callprototype ", ": .calltargets ",
+                                        ": .branchtargets "};
+    put(p, list->name);
+    put(p, words[list->kind]);
+    if (list->kind == PTX_PROTOTYPE) {
+        struct ptx_var *one;
+        for (int i = 0; i < 2; i++) {
+            uint32_t count = i ? list->param_count : list->result_count;
+            put(p, i ? "_ (" : "(");
+            for (uint32_t k = 0; k < count; k++) {
+                one = &(i ? list->params : list->results)[k];
+                put(p, k ? ", " : "");
+                variable(p, one);
+            }
+            put(p, ") ");
+        }
+        put(p, list->noreturn ? ".noreturn" : "");
+    }
+    for (uint32_t i = 0; i < list->count; i++) {
+        put(p, i ? ", " : "");
+        put(p, list->kind == PTX_BRANCH_TARGETS ? p->func->labels[list->labels[i]].name
+                                                : list->funcs[i]->name);
+    }
+    put(p, ";\n");
+}
+
+static void registers(struct printer *p, const struct ptx_reg_decl *decl)
+{
+    put(p, "\t.reg ");
+    if (decl->vector)
+        number(p, ".v%llu ", decl->vector);
+    put(p, ".");
+    put(p, ptx_types[decl->type].text);
+    put(p, " ");
+    put(p, decl->name);
+    if (decl->range)
+        number(p, "<%llu>", decl->count);
+    put(p, ";\n");
+}
+
+static void statement(struct printer *p, const struct ptx_stmt *stmt)
+{
+    const struct ptx_func *func = p->func;
+    switch (stmt->kind) {
+    case PTX_STMT_INSTR:
+        instruction(p, &func->instrs[stmt->index]);
+        return;
+    case PTX_STMT_LABEL:
+        put(p, func->labels[stmt->index].name);
+        put(p, ":\n");
+        return;
+    case PTX_STMT_OPEN:
+        put(p, "\t{\n");
+        return;
+    case PTX_STMT_CLOSE:
+        put(p, "\t}\n");
+        return;
+    case PTX_STMT_REG:
+        registers(p, func->reg_decls[stmt->index]);
+        return;
+    case PTX_STMT_VAR:
+        put(p, "\t");
+        variable(p, func->vars[stmt->index]);
+        put(p, ";\n");
+        return;
+    case PTX_STMT_LIST:
+        list(p, func->lists[stmt->index]);
+        return;
+    case PTX_STMT_LINE:
+        put(p, "\t");
+        put(p, p->module->lines[stmt->index]);
+        put(p, "\n");
+        return;
+    }
+}
+
+static void function(struct printer *p, const struct ptx_func *func, bool define)
+{
+    p->func = func;
+    linkage(p, func->linkage);
+    put(p, func->entry ? ".entry " : ".func ");
+    if (func->result_count) {
+        params(p, func->results, func->result_count);
+        put(p, " ");
+    }
+    put(p, func->name);
+    params(p, func->params, func->param_count);
+    put(p, "\n");
+    for (uint32_t i = 0; i < func->directive_count; i++) {
+        put(p, func->directives[i]);
+        put(p, "\n");
+    }
+    if (!define) {
+        put(p, ";\n");
+        return;
+    }
+    put(p, "{\n");
+    for (uint32_t i = 0; i < func->stmt_count; i++)
+        statement(p, &func->stmts[i]);
+    put(p, "}\n");
+}
+
+kg_status ptx_print(const struct ptx_module *module, struct kg_bytes *out)
+{
+    struct printer p = {.module = module};
+    number(&p, ".version %llu.", module->version_major);
+    number(&p, "%llu\n", module->version_minor);
+    if (module->target) {
+        put(&p, ".target ");
+        put(&p, module->target);
+    }
+    number(&p, "\n.address_size %llu\n", module->address_size);
+    for (uint32_t i = 0; i < module->item_count; i++) {
+        const struct ptx_item *item = &module->items[i];
+        if (item->kind == PTX_ITEM_VAR) {
+            variable(&p, item->var);
+            put(&p, ";\n");
+        } else if (item->kind == PTX_ITEM_LINE) {
+            put(&p, item->line);
+            put(&p, "\n");
+        } else {
+            function(&p, item->func, item->kind == PTX_ITEM_DEFINE);
+        }
+    }
+    if (p.failed) {
+        free(p.out.data);
+        *out = (struct kg_bytes){0};
+        return KG_NO_MEMORY;
+    }
+    *out = p.out;
+    return KG_OK;
+}
