@@ -91,7 +91,9 @@ kg_status store_put_variant(struct store *store, const struct kg_variant *varian
 /* Takes the variant out of `best`, keeps it in `variants`. */
 kg_status store_demote(struct store *store, const struct kg_id *variant, const char *reason);
 
-/* Walks; the record is the walker's only for the call. Return false from each to stop. */
+/* Walks; the record is the walker's only for the call. Return false from each to stop. Do not write
+ * to the store from inside a walk (KG_BUSY). Damaged records are passed over; the walk is then
+ * KG_CORRUPT after all sound ones were seen. */
 kg_status store_each_variant(struct store *store,
                              bool (*each)(void *self, const struct kg_variant *v, bool best),
                              void *self);
@@ -118,7 +120,7 @@ struct snapshot;
 
 /* Opens the current snapshot of a hardware key: ownership and the whole file's digest are checked
  * by reading before anything is mapped; read-only, without lock file. KG_NOT_FOUND if there is
- * none. Safe in the app. */
+ * none. Safe in the app. Calls on an open snapshot may come from several threads. */
 kg_status snapshot_open(const char *dir, const struct kg_id *hardware, struct snapshot **out);
 void snapshot_close(struct snapshot *snapshot);
 /* Digest that names the snapshot's file: changes when there is a new one. */

@@ -73,27 +73,6 @@ static void sink_put_aligned(struct sink *sink, const void *data, size_t size)
     sink_put(sink, data, size);
 }
 
-static void pack_hardware(struct pack *out, const struct kg_hardware *hardware)
-{
-    pack_text(out, hardware->vendor);
-    pack_text(out, hardware->name);
-    pack_text(out, hardware->arch);
-    pack_text(out, hardware->mig);
-    pack_u32(out, hardware->sm_count);
-    pack_u32(out, hardware->bus_bits);
-    pack_u64(out, hardware->l2_bytes);
-    pack_u64(out, hardware->memory_bytes);
-    pack_text(out, hardware->uuid);
-    pack_u32(out, (uint32_t)hardware->driver_version);
-}
-
-static void pack_dim(struct pack *out, const struct kg_dim *dim)
-{
-    pack_u32(out, dim->x);
-    pack_u32(out, dim->y);
-    pack_u32(out, dim->z);
-}
-
 static void pack_facts(struct pack *out, const struct kg_capture *capture)
 {
     pack_hardware(out, &capture->hardware);
@@ -102,9 +81,7 @@ static void pack_facts(struct pack *out, const struct kg_capture *capture)
     pack_u64(out, capture->time);
     pack_id(out, &capture->kernel);
     pack_text(out, capture->entry);
-    pack_dim(out, &capture->launch.grid);
-    pack_dim(out, &capture->launch.block);
-    pack_u32(out, capture->launch.shared);
+    pack_launch(out, &capture->launch);
     pack_u32(out, capture->max_dynamic_shared);
     pack_u32(out, (uint32_t)capture->carveout);
     pack_u64(out, capture->stack_limit);
@@ -197,29 +174,6 @@ kg_status capture_write(const struct kg_capture *capture, const char *path)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static void unpack_hardware(struct unpack *in, struct kg_hardware *out)
-{
-    unpack_text(in, out->vendor, sizeof out->vendor);
-    unpack_text(in, out->name, sizeof out->name);
-    unpack_text(in, out->arch, sizeof out->arch);
-    unpack_text(in, out->mig, sizeof out->mig);
-    out->sm_count = unpack_u32(in);
-    out->bus_bits = unpack_u32(in);
-    out->l2_bytes = unpack_u64(in);
-    out->memory_bytes = unpack_u64(in);
-    unpack_text(in, out->uuid, sizeof out->uuid);
-    out->driver_version = (int)unpack_u32(in);
-}
-
-static void unpack_dim(struct unpack *in, struct kg_dim *out)
-{
-    out->x = unpack_u32(in);
-    out->y = unpack_u32(in);
-    out->z = unpack_u32(in);
-    if (!out->x || !out->y || !out->z)
-        in->failed = true;
-}
-
 static void unpack_facts(struct unpack *in, struct kg_capture *out)
 {
     unpack_hardware(in, &out->hardware);
@@ -228,9 +182,7 @@ static void unpack_facts(struct unpack *in, struct kg_capture *out)
     out->time = unpack_u64(in);
     unpack_id(in, &out->kernel);
     unpack_text(in, out->entry, sizeof out->entry);
-    unpack_dim(in, &out->launch.grid);
-    unpack_dim(in, &out->launch.block);
-    out->launch.shared = unpack_u32(in);
+    unpack_launch(in, &out->launch);
     out->max_dynamic_shared = unpack_u32(in);
     out->carveout = (int32_t)unpack_u32(in);
     out->stack_limit = unpack_u64(in);

@@ -70,8 +70,9 @@ void pack_u64(struct pack *pack, uint64_t value)
 
 void pack_f64(struct pack *pack, double value)
 {
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
+    uint64_t bits = 0;
+    if (isfinite(value))
+        memcpy(&bits, &value, sizeof bits);
     number(pack, bits, 8);
 }
 
@@ -253,4 +254,64 @@ void unpack_align(struct unpack *in, size_t alignment)
 bool unpack_done(const struct unpack *in)
 {
     return !in->failed && in->at == in->size;
+}
+
+/* ---- the nouns that several formats hold ----------------------------------------------------- */
+
+void pack_hardware(struct pack *out, const struct kg_hardware *hardware)
+{
+    pack_text(out, hardware->vendor);
+    pack_text(out, hardware->name);
+    pack_text(out, hardware->arch);
+    pack_text(out, hardware->mig);
+    pack_u32(out, hardware->sm_count);
+    pack_u32(out, hardware->bus_bits);
+    pack_u64(out, hardware->l2_bytes);
+    pack_u64(out, hardware->memory_bytes);
+    pack_text(out, hardware->uuid);
+    pack_u32(out, (uint32_t)hardware->driver_version);
+}
+
+static void pack_dim(struct pack *out, const struct kg_dim *dim)
+{
+    pack_u32(out, dim->x);
+    pack_u32(out, dim->y);
+    pack_u32(out, dim->z);
+}
+
+void pack_launch(struct pack *out, const struct kg_launch *launch)
+{
+    pack_dim(out, &launch->grid);
+    pack_dim(out, &launch->block);
+    pack_u32(out, launch->shared);
+}
+
+void unpack_hardware(struct unpack *in, struct kg_hardware *out)
+{
+    unpack_text(in, out->vendor, sizeof out->vendor);
+    unpack_text(in, out->name, sizeof out->name);
+    unpack_text(in, out->arch, sizeof out->arch);
+    unpack_text(in, out->mig, sizeof out->mig);
+    out->sm_count = unpack_u32(in);
+    out->bus_bits = unpack_u32(in);
+    out->l2_bytes = unpack_u64(in);
+    out->memory_bytes = unpack_u64(in);
+    unpack_text(in, out->uuid, sizeof out->uuid);
+    out->driver_version = (int)unpack_u32(in);
+}
+
+static void unpack_dim(struct unpack *in, struct kg_dim *out)
+{
+    out->x = unpack_u32(in);
+    out->y = unpack_u32(in);
+    out->z = unpack_u32(in);
+    if (!out->x || !out->y || !out->z)
+        in->failed = true;
+}
+
+void unpack_launch(struct unpack *in, struct kg_launch *out)
+{
+    unpack_dim(in, &out->grid);
+    unpack_dim(in, &out->block);
+    out->shared = unpack_u32(in);
 }

@@ -23,10 +23,12 @@ void pack_u8(struct pack *pack, uint8_t value);
 void pack_u16(struct pack *pack, uint16_t value);
 void pack_u32(struct pack *pack, uint32_t value);
 void pack_u64(struct pack *pack, uint64_t value);
-void pack_f64(struct pack *pack, double value);
+void pack_f64(struct pack *pack, double value); /* NaN and infinity become 0, "unknown" */
 void pack_id(struct pack *pack, const struct kg_id *id);
 /* Length and bytes, without the NUL; NULL is written as the empty text. */
 void pack_text(struct pack *pack, const char *text);
+void pack_hardware(struct pack *pack, const struct kg_hardware *hardware);
+void pack_launch(struct pack *pack, const struct kg_launch *launch);
 /* Appends the BLAKE2b-256 of all bytes so far and hands the bytes over. KG_NO_MEMORY if it failed;
  * the writer is empty afterwards in either case. */
 kg_status pack_seal(struct pack *pack, struct kg_bytes *out);
@@ -56,6 +58,8 @@ void unpack_id(struct unpack *in, struct kg_id *out);
 void unpack_text(struct unpack *in, char *out, size_t room);
 /* The same as a copy in the arena; "" on failure, never NULL. */
 const char *unpack_text_arena(struct unpack *in, struct kg_arena *arena, size_t limit);
+void unpack_hardware(struct unpack *in, struct kg_hardware *out);
+void unpack_launch(struct unpack *in, struct kg_launch *out); /* fails on a dimension of zero */
 /* A count of items of at least `each` bytes, so many that they can still fit; 0 on failure. */
 uint32_t unpack_count(struct unpack *in, size_t each);
 /* Skips to a multiple of `alignment`; fails on padding that is not zero. */
