@@ -81,7 +81,7 @@ struct kernel {
     const char *why;  /* of KERNEL_UNFIT; static text */
     bool modelled;
     struct kernel_model model;
-    char name[256]; /* mangled, cut if longer */
+    char name[512]; /* mangled, cut if longer; as a capture's entry */
     struct module *module;
     CUcontext context;                  /* of the module load or first sight */
     uint64_t samples;                   /* event timings taken */
@@ -97,7 +97,10 @@ struct kernel {
     uint32_t snapshot_generation; /* of the snapshot this kernel was last looked up in; 0 none */
     bool variants_wait;           /* a snapshot may hold variants: waits for a safe point */
     uint64_t retired_ns;          /* when its module died; 0 alive */
-    struct kernel *next;          /* of all records */
+    /* Walkers skip retired records, and let go of those they hold: ten seconds later the record
+     * becomes another kernel's. */
+    struct kernel *next;    /* of all records */
+    struct kernel *sibling; /* of the same module */
 };
 
 /* A module or library as the app loaded it. */
@@ -177,10 +180,6 @@ CUresult dispatch_launch(struct kernel *kernel, const struct launch *launch);
 /* The argument's address: params[i], or inside the extra buffer. NULL if there is none. */
 const void *launch_argument(const struct kernel *kernel, const struct launch *launch,
                             unsigned index);
-/* Launches one variant with the original's arguments and counts it (swapped, first_swapped); where
- * that fails, drops the variant and launches the original. For dispatch_launch and hot_launch. */
-CUresult swap_launch(struct kernel *kernel, const struct launch *launch,
-                     const struct swap_entry *entry);
 /* First entry whose guard holds, or NULL and the refusal. Exposed for tests and the benchmark. */
 const struct swap_entry *swap_match(const struct swap *swap, const struct kernel *kernel,
                                     const struct launch *launch, enum refusal *why);
@@ -230,7 +229,7 @@ bool variants_any(void); /* cheap: the open snapshot has kernels, so look-ups ar
                             function_found then calls kernel_identify and variants_load */
 void safe_point(void);   /* hooks, after cuCtxSynchronize returned success */
 /* The kernel's originals run from now on, and this variant is not loaded again in this process.
- * Lock-free but for one note: callable in the launch path, where launching the variant failed. */
+ * Holds records_lock. */
 void variant_drop(struct kernel *kernel, const struct kg_id *variant, const char *reason);
 
 /* ---- flight.c, watch.c

@@ -2,7 +2,7 @@
 #include "gpu/real.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,25 +22,29 @@ const struct real_row real_rows[] = {
 };
 const unsigned real_row_count = sizeof real_rows / sizeof *real_rows;
 
+/* No lock: a caller may hold the dynamic linker's (a constructor that looks the driver up), and
+ * dlopen takes it. Threads that meet here fill in the same values. An entry that is filled stays.
+ */
 kg_status real_open(void *(*dlsym_of)(void *, const char *))
 {
-    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-    static bool done, said;
-    pthread_mutex_lock(&mutex);
-    void *library = done ? NULL : dlopen("libcuda.so.1", RTLD_NOW);
-    if (!done && !library && !said) {
-        said = true;
-        log_line(KG_INFO, "no NVIDIA driver here: %s", dlerror());
+    static atomic_bool done, said;
+    if (atomic_load_explicit(&done, memory_order_acquire))
+        return KG_OK;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!library) {
+        if (!atomic_exchange(&said, true))
+            log_line(KG_INFO, "no NVIDIA driver here: %s", dlerror());
+        return KG_NO_DRIVER;
     }
-    for (unsigned i = 0; library && i < real_row_count; i++) {
+    for (unsigned i = 0; i < real_row_count; i++) {
+        void **entry = (void **)((char *)&real + real_rows[i].offset);
         void *address =
             dlsym_of ? dlsym_of(library, real_rows[i].symbol) : dlsym(library, real_rows[i].symbol);
-        memcpy((char *)&real + real_rows[i].offset, &address, sizeof address);
+        if (address && !__atomic_load_n(entry, __ATOMIC_RELAXED))
+            __atomic_store_n(entry, address, __ATOMIC_RELEASE);
     }
-    if (library)
-        done = true;
-    pthread_mutex_unlock(&mutex);
-    return done ? KG_OK : KG_NO_DRIVER;
+    atomic_store_explicit(&done, true, memory_order_release);
+    return KG_OK;
 }
 
 const char *real_error(CUresult result)

@@ -1,0 +1,306 @@
+/* The ways in: a program finds the driver's functions by the linker (the hooks' exported names), by
+ * dlsym, or by cuGetProcAddress. What is asked for and is not ours is answered by the real function
+ * as if we were not there: dlsym and dlopen *jump* to it, since both look at who called.
+ *
+ * Both may run before libc's and our own constructors, inside an allocator's start, and on any
+ * thread: no allocation, no lock, no sanitizer's check. Nothing is answered that the driver lacks.
+ */
+#include "interpose.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#define EARLY __attribute__((no_sanitize("address", "thread", "undefined")))
+
+/* Our function for each row, in the table's order; NULL where the row is not hooked. */
+#define MINE_HOOKED(symbol) (void *)symbol,
+#define MINE_PLAIN(symbol) NULL,
+static void *const mine[] = {
+#define API(ret, symbol, base, version, stream, use, params, args) MINE_##use(symbol)
+#include "gpu/cuda_api.def"
+#undef API
+};
+
+/* ---- the real functions ------------------------------------------------------------------------
+ */
+
+__attribute__((visibility("hidden"))) void *(*next_dlsym)(void *, const char *);
+__attribute__((visibility("hidden"))) void *(*next_dlopen)(const char *, int);
+static atomic_bool deepbind;
+
+/* The oldest version is still exported by today's C libraries, and any version means one function.
+ */
+EARLY static void find_next(void)
+{
+    if (!next_dlsym)
+        next_dlsym = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+    if (!next_dlopen)
+        next_dlopen = dlvsym(RTLD_NEXT, "dlopen", "GLIBC_2.2.5");
+}
+
+EARLY void *dlsym_next(void *handle, const char *name)
+{
+    find_next();
+    return next_dlsym ? next_dlsym(handle, name) : NULL;
+}
+
+bool deepbind_seen(void)
+{
+    return atomic_load_explicit(&deepbind, memory_order_relaxed);
+}
+
+/* ---- who owns an address -----------------------------------------------------------------------
+ */
+
+EARLY static bool equal(const char *a, const char *b)
+{
+    while (*a && *a == *b)
+        a++, b++;
+    return *a == *b;
+}
+
+EARLY static const struct link_map *owner(const void *address)
+{
+    Dl_info info;
+    struct link_map *map = NULL;
+    return dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
+}
+
+/* By the library's own name for itself: files may be called anything. */
+EARLY static bool is_driver(const struct link_map *map)
+{
+    const char *strings = NULL;
+    size_t name = 0;
+    for (const ElfW(Dyn) *d = map ? map->l_ld : NULL; d && d->d_tag != DT_NULL; d++) {
+        if (d->d_tag == DT_STRTAB)
+            strings = (const char *)d->d_un.d_ptr;
+        else if (d->d_tag == DT_SONAME)
+            name = d->d_un.d_val;
+    }
+    if (!strings || !name)
+        return false;
+    if ((ElfW(Addr))strings < map->l_addr) /* not relocated in place */
+        strings += map->l_addr;
+    return equal(strings + name, "libcuda.so.1");
+}
+
+/* ---- dlsym -------------------------------------------------------------------------------------
+ */
+
+struct answer {
+    void *address;
+    uintptr_t final; /* 0: ask the real dlsym, which sees the caller */
+};
+
+/* Exact names only: libcublas, libcudnn and libcurl begin like the driver's. */
+EARLY static int row_named(const char *name)
+{
+    if (name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z')
+        return -1;
+    for (unsigned i = 0; i < real_row_count; i++)
+        if (mine[i] && equal(real_rows[i].symbol, name))
+            return (int)i;
+    return -1;
+}
+
+/* Whether a driver in the process has the function. */
+static bool driver_has(const char *name)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    bool has = driver && dlsym_next(driver, name);
+    if (driver)
+        dlclose(driver);
+    return has;
+}
+
+/* The search order led to our own export: what stands behind us decides. */
+static struct answer behind(int row)
+{
+    const char *name = real_rows[row].symbol;
+    if (driver_has(name))
+        return (struct answer){mine[row], true};
+    return (struct answer){dlsym_next(RTLD_NEXT, name), true};
+}
+
+static struct answer answer(int row, void *handle, void *caller)
+{
+    const char *name = real_rows[row].symbol;
+    const struct answer jump = {NULL, false};
+    if (inside_kgenrt || is_driver(owner(caller)))
+        return jump;
+    if (handle == RTLD_NEXT) {
+        /* An interposer's look-up of what it wraps, a matter of order: ours only if before ours. */
+        if (driver_has(name))
+            return jump;
+        void *next = dlsym_next(RTLD_NEXT, name);
+        return next && owner(next) == owner(caller) ? jump : (struct answer){next, true};
+    }
+    void *found = dlsym_next(handle, name);
+    if (!found)
+        return jump;
+    if (found == mine[row])
+        return behind(row);
+    if (!is_driver(owner(found)) || !driver_ready())
+        return jump;
+    return (struct answer){mine[row], true};
+}
+
+EARLY __attribute__((used, visibility("hidden"))) struct answer
+lookup_symbol(void *handle, const char *name, void *caller)
+{
+    find_next();
+    if (!next_dlsym)
+        return (struct answer){NULL, true};
+    int row = name ? row_named(name) : -1;
+    return row < 0 ? (struct answer){NULL, false} : answer(row, handle, caller);
+}
+
+EARLY __attribute__((used, visibility("hidden"))) void lookup_opening(const char *file, int flags)
+{
+    find_next();
+    if (flags & RTLD_DEEPBIND)
+        atomic_store_explicit(&deepbind, true, memory_order_relaxed);
+}
+
+#ifndef __x86_64__
+#error "dlsym and dlopen must end in a jump that keeps their caller: write it for this processor"
+#endif
+
+__asm__(".text\n"
+        ".p2align 4\n"
+        ".globl dlsym\n"
+        ".type dlsym, @function\n"
+        "dlsym:\n"
+        "    .cfi_startproc\n"
+        "    endbr64\n"
+        "    movq (%rsp), %rdx\n" /* the caller */
+        "    pushq %rdi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    pushq %rsi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    subq $8, %rsp\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    call lookup_symbol\n"
+        "    addq $8, %rsp\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rsi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rdi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    testq %rdx, %rdx\n"
+        "    jnz 1f\n"
+        "    jmp *next_dlsym(%rip)\n"
+        "1:  ret\n"
+        "    .cfi_endproc\n"
+        ".size dlsym, . - dlsym\n"
+
+        ".p2align 4\n"
+        ".globl dlopen\n"
+        ".type dlopen, @function\n"
+        "dlopen:\n"
+        "    .cfi_startproc\n"
+        "    endbr64\n"
+        "    pushq %rdi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    pushq %rsi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    subq $8, %rsp\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    call lookup_opening\n"
+        "    addq $8, %rsp\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rsi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rdi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    jmp *next_dlopen(%rip)\n"
+        "    .cfi_endproc\n"
+        ".size dlopen, . - dlopen\n");
+
+/* ---- cuGetProcAddress --------------------------------------------------------------------------
+ */
+
+static void **real_entry(unsigned row)
+{
+    return (void **)((char *)&real + real_rows[row].offset);
+}
+
+static bool stream_fits(char stream, cuuint64_t flags)
+{
+    bool per_thread = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    return stream == 'B' || (stream == 'P') == per_thread;
+}
+
+/* A request, and the function of ours through which the same driver can be asked again. */
+struct request {
+    const char *base;
+    int version;
+    cuuint64_t flags;
+    CUresult (*ask)(const struct request *request, int version, void **address);
+};
+
+/* The row that the driver answered with, or -1. The address tells it surely where it is an exported
+ * one; else it is the row of the highest version not above the requested, unless the driver knows a
+ * newer function under this name, which our table does not: then an older version gives another
+ * address. */
+static int row_answered(const struct request *request, void *address)
+{
+    int best = -1, same = -1;
+    for (unsigned i = 0; i < real_row_count; i++) {
+        if (!equal(real_rows[i].base, request->base))
+            continue;
+        bool fits = real_rows[i].version <= request->version &&
+                    stream_fits(real_rows[i].stream, request->flags);
+        if (*real_entry(i) == address && (same < 0 || fits))
+            same = (int)i;
+        if (fits && (best < 0 || real_rows[i].version >= real_rows[best].version))
+            best = (int)i;
+    }
+    void *again = NULL;
+    if (same >= 0)
+        return same;
+    if (best < 0 || real_rows[best].version == request->version)
+        return best;
+    return !request->ask(request, real_rows[best].version, &again) && again == address ? best : -1;
+}
+
+static void *replacement(const struct request *request, void *address)
+{
+    if (!request->base || !address || inside_kgenrt)
+        return address;
+    int row = row_answered(request, address);
+    if (row < 0 || !mine[row])
+        return address;
+    if (!*real_entry((unsigned)row)) /* given out, but not exported */
+        __atomic_store_n(real_entry((unsigned)row), address, __ATOMIC_RELEASE);
+    return mine[row];
+}
+
+static CUresult ask_v1(const struct request *request, int version, void **address)
+{
+    return real.cuGetProcAddress(request->base, address, version, request->flags);
+}
+
+static CUresult ask_v2(const struct request *request, int version, void **address)
+{
+    return real.cuGetProcAddress_v2(request->base, address, version, request->flags, NULL);
+}
+
+CUresult cuGetProcAddress(const char *symbol, void **pfn, int driverVersion, cuuint64_t flags)
+{
+    NEED(cuGetProcAddress);
+    CUresult result = real.cuGetProcAddress(symbol, pfn, driverVersion, flags);
+    if (result == CUDA_SUCCESS && pfn)
+        *pfn = replacement(&(struct request){symbol, driverVersion, flags, ask_v1}, *pfn);
+    return result;
+}
+
+CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int driverVersion, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *symbolFound)
+{
+    NEED(cuGetProcAddress_v2);
+    CUresult result = real.cuGetProcAddress_v2(symbol, pfn, driverVersion, flags, symbolFound);
+    if (result == CUDA_SUCCESS && pfn)
+        *pfn = replacement(&(struct request){symbol, driverVersion, flags, ask_v2}, *pfn);
+    return result;
+}

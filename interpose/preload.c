@@ -1,0 +1,49 @@
+/* When things may happen: nothing at load, everything at the first call to a driver, all off in the
+ * child of a fork. A program that never looks for a driver pays for mapping the library only: no
+ * constructor, no file, no thread, no option read. */
+#include "interpose.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+static void after_fork_child(void)
+{
+    kernels_after_fork_child();
+    app_after_fork_child();
+}
+
+bool driver_ready(void)
+{
+    static atomic_bool ready;
+    if (atomic_load_explicit(&ready, memory_order_acquire))
+        return true;
+    if (real_open(dlsym_next) != KG_OK)
+        return false;
+    app_dlsym = dlsym_next;
+    if (!atomic_exchange(&ready, true))
+        (void)pthread_atfork(NULL, NULL, after_fork_child); /* fails when memory is out: then a
+                                                               child's hooks see stale records, of
+                                                               handles that it cannot use */
+    return true;
+}
+
+/* A driver that is in the process though no call to it was seen was reached past the hooks. */
+static void say_what_was_missed(void)
+{
+    if (!deepbind_seen() || inside_kgenrt)
+        return;
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (!driver)
+        return;
+    dlclose(driver);
+    log_line(KG_WARN, "a library opened with RTLD_DEEPBIND uses the driver past kgenrt: its "
+                      "launches were not seen");
+}
+
+__attribute__((destructor)) static void finish(void)
+{
+    if (app_active())
+        app_finish();
+    else
+        say_what_was_missed();
+}

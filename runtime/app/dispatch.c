@@ -1,0 +1,294 @@
+/* The hot path: a launch of a known kernel gets the first variant whose guard holds, else the
+ * original. No lock, no allocation, no system call, no logging, no look-up of an allocation.
+ *
+ * Guards come from a file, arguments from the app: nothing is read outside a launch's arguments. */
+#include "app/dispatch.h"
+
+#include <string.h>
+
+const char *const refusal_texts[REFUSAL_COUNT] = {
+    [REFUSED_SHAPE] = "another grid, block or shared memory size",
+    [REFUSED_SCALAR] = "another value of a pinned scalar",
+    [REFUSED_ALIGNMENT] = "a pointer that is less aligned",
+    [REFUSED_OVERLAP] = "pointers that overlap in another way",
+    [REFUSED_ATTRIBUTES] = "launch attributes or another context",
+    [REFUSED_ERROR] = "the driver refused the variant",
+};
+
+static atomic_bool several_contexts;
+static _Atomic(CUcontext) first_context;
+
+void context_seen(CUcontext context)
+{
+    CUcontext first = atomic_load_explicit(&first_context, memory_order_relaxed);
+    if (!context || context == first ||
+        atomic_load_explicit(&several_contexts, memory_order_relaxed))
+        return;
+    CUcontext none = NULL;
+    if (first ||
+        (!atomic_compare_exchange_strong(&first_context, &none, context) && none != context))
+        atomic_store_explicit(&several_contexts, true, memory_order_relaxed);
+}
+
+static bool context_fits(const struct kernel *kernel)
+{
+    if (!atomic_load_explicit(&several_contexts, memory_order_relaxed))
+        return true;
+    CUcontext now = NULL;
+    return real.cuCtxGetCurrent(&now) == CUDA_SUCCESS && now && now == kernel->context;
+}
+
+static inline void count(atomic_uint_fast64_t *counter)
+{
+    uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, value + 1, memory_order_relaxed);
+}
+
+/* ---- arguments ---------------------------------------------------------------------------------
+ */
+
+/* The packed parameter buffer of an `extra` list, and its size. */
+static const char *packed(void *const *extra, size_t *size)
+{
+    const char *buffer = NULL;
+    *size = 0;
+    for (; extra && *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+        if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            buffer = extra[1];
+        else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[1])
+            *size = *(const size_t *)extra[1];
+        else
+            return NULL;
+    }
+    return buffer;
+}
+
+const void *launch_argument(const struct kernel *kernel, const struct launch *launch,
+                            unsigned index)
+{
+    if (index >= kernel->param_count)
+        return NULL;
+    if (launch->params)
+        return launch->params[index];
+    size_t size;
+    const char *buffer = packed(launch->extra, &size);
+    const struct kg_param *param = &kernel->params[index];
+    if (!buffer || param->offset > size || param->size > size - param->offset)
+        return NULL;
+    return buffer + param->offset;
+}
+
+/* `size` bytes at `offset` inside the argument; false if the parameter does not hold them. */
+static inline bool load(const struct kernel *kernel, const struct launch *launch, unsigned index,
+                        unsigned offset, unsigned size, uint64_t *value)
+{
+    const char *argument = launch_argument(kernel, launch, index);
+    if (!argument || offset + size > kernel->params[index].size)
+        return false;
+    argument += offset;
+    *value = 0;
+    switch (size) { /* constant sizes, so that each copy is one instruction */
+    case 8:
+        memcpy(value, argument, 8);
+        return true;
+    case 4:
+        memcpy(value, argument, 4);
+        return true;
+    case 2:
+        memcpy(value, argument, 2);
+        return true;
+    case 1:
+        memcpy(value, argument, 1);
+        return true;
+    default:
+        if (size > 8)
+            return false;
+        memcpy(value, argument, size);
+        return true;
+    }
+}
+
+/* ---- guards ------------------------------------------------------------------------------------
+ */
+
+static bool scalars_hold(const struct kg_signature *signature, const struct kernel *kernel,
+                         const struct launch *launch)
+{
+    for (uint32_t i = 0; i < signature->scalar_count; i++) {
+        const struct kg_scalar *scalar = &signature->scalars[i];
+        uint64_t value;
+        if (!load(kernel, launch, scalar->param, scalar->offset, scalar->size, &value) ||
+            value != scalar->value)
+            return false;
+    }
+    return true;
+}
+
+static bool pointers_aligned(const struct kg_signature *signature, const struct kernel *kernel,
+                             const struct launch *launch, uint64_t values[static GUARD_POINTERS])
+{
+    if (signature->pointer_count > GUARD_POINTERS)
+        return false;
+    for (uint32_t i = 0; i < signature->pointer_count; i++) {
+        const struct kg_pointer *pointer = &signature->pointers[i];
+        if (!load(kernel, launch, pointer->param, pointer->offset, 8, &values[i]) ||
+            (values[i] & ((uint64_t)pointer->align - 1)))
+            return false;
+    }
+    return true;
+}
+
+static bool overlap_known(const struct kg_signature *signature, uint32_t a, uint32_t b)
+{
+    for (uint32_t i = 0; i < signature->overlap_count; i++)
+        if (signature->overlaps[i].a == a && signature->overlaps[i].b == b)
+            return true;
+    return false;
+}
+
+/* Recorded overlaps are just as they were; all other pairs are disjoint. */
+static bool pointers_apart(const struct kg_signature *signature,
+                           const uint64_t values[static GUARD_POINTERS])
+{
+    const struct kg_pointer *p = signature->pointers;
+    uint32_t n = signature->pointer_count;
+    for (uint32_t i = 0; i < signature->overlap_count; i++) {
+        const struct kg_overlap *overlap = &signature->overlaps[i];
+        if (overlap->a >= n || overlap->b >= n ||
+            values[overlap->b] - values[overlap->a] != (uint64_t)overlap->delta)
+            return false;
+    }
+    for (uint32_t b = 1; b < n; b++) {
+        if (p[b].low >= p[b].high) /* touches nothing */
+            continue;
+        uint64_t low = values[b] + (uint64_t)p[b].low, high = values[b] + (uint64_t)p[b].high;
+        for (uint32_t a = 0; a < b; a++) {
+            bool apart =
+                values[a] + (uint64_t)p[a].high <= low || high <= values[a] + (uint64_t)p[a].low;
+            if (!apart && !overlap_known(signature, a, b))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* REFUSAL_COUNT: the guard holds. */
+static enum refusal guard(const struct kg_signature *signature, const struct kernel *kernel,
+                          const struct launch *launch)
+{
+    uint64_t values[GUARD_POINTERS];
+    if (memcmp(&signature->launch, &launch->shape, sizeof launch->shape) != 0)
+        return REFUSED_SHAPE;
+    if (!scalars_hold(signature, kernel, launch))
+        return REFUSED_SCALAR;
+    if (!pointers_aligned(signature, kernel, launch, values))
+        return REFUSED_ALIGNMENT;
+    if (!pointers_apart(signature, values))
+        return REFUSED_OVERLAP;
+    return REFUSAL_COUNT;
+}
+
+const struct swap_entry *swap_match(const struct swap *swap, const struct kernel *kernel,
+                                    const struct launch *launch, enum refusal *why)
+{
+    *why = REFUSED_ATTRIBUTES;
+    if (launch->attributes || !context_fits(kernel))
+        return NULL;
+    *why = REFUSED_SHAPE;
+    for (uint32_t i = 0; i < swap->count; i++) {
+        enum refusal outcome = guard(&swap->entries[i].signature, kernel, launch);
+        if (outcome == REFUSAL_COUNT)
+            return &swap->entries[i];
+        if (outcome > *why) /* of several guards the one that came nearest tells most */
+            *why = outcome;
+    }
+    return NULL;
+}
+
+bool signature_fits(const struct kernel *kernel, const struct kg_signature *signature)
+{
+    uint32_t n = signature->pointer_count;
+    if (!kernel->modelled || kernel->param_count > LAUNCH_PARAMS || n > GUARD_POINTERS)
+        return false;
+    for (uint32_t i = 0; i < signature->scalar_count; i++) {
+        const struct kg_scalar *s = &signature->scalars[i];
+        if (s->param >= kernel->param_count || !s->size || s->size > 8 ||
+            (uint32_t)s->offset + s->size > kernel->params[s->param].size)
+            return false;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const struct kg_pointer *p = &signature->pointers[i];
+        if (p->param >= kernel->param_count || p->low > p->high || !p->align ||
+            (p->align & (p->align - 1)) || (uint32_t)p->offset + 8 > kernel->params[p->param].size)
+            return false;
+    }
+    for (uint32_t i = 0; i < signature->overlap_count; i++)
+        if (signature->overlaps[i].a >= signature->overlaps[i].b || signature->overlaps[i].b >= n)
+            return false;
+    return true;
+}
+
+/* ---- launching ---------------------------------------------------------------------------------
+ */
+
+static void count_swapped(struct kernel *kernel)
+{
+    if (!atomic_load_explicit(&kernel->swapped, memory_order_relaxed))
+        atomic_store_explicit(&kernel->first_swapped,
+                              atomic_load_explicit(&kernel->launches, memory_order_relaxed),
+                              memory_order_relaxed);
+    count(&kernel->swapped);
+}
+
+/* The original is right even where the variant cannot be launched. The variant is to blame only if
+ * the original can: after a fault of the app's own, no launch succeeds. */
+static CUresult fall_back(struct kernel *kernel, const struct launch *launch,
+                          const struct swap_entry *entry)
+{
+    CUresult result = launch->run(launch);
+    if (result == CUDA_SUCCESS) {
+        count(&kernel->refused[REFUSED_ERROR]);
+        atomic_store_explicit(&kernel->swap, NULL, memory_order_release);
+        atomic_store_explicit(&kernel->failed, entry, memory_order_release);
+    }
+    return result;
+}
+
+CUresult variant_launch(struct kernel *kernel, const struct launch *launch,
+                        const struct swap_entry *entry)
+{
+    void *arguments[LAUNCH_PARAMS + VARIANT_GLOBALS];
+    unsigned n = kernel->param_count;
+    if (n > LAUNCH_PARAMS || entry->global_count > VARIANT_GLOBALS)
+        return launch->run(launch);
+    for (unsigned i = 0; i < n; i++)
+        if (!(arguments[i] = (void *)launch_argument(kernel, launch, i)))
+            return launch->run(launch);
+    for (unsigned i = 0; i < entry->global_count; i++)
+        arguments[n + i] = (void *)&entry->globals[i];
+    const struct kg_launch *shape = &entry->launch;
+    CUresult result = real.cuLaunchKernel(
+        entry->function, shape->grid.x, shape->grid.y, shape->grid.z, shape->block.x,
+        shape->block.y, shape->block.z, shape->shared, launch->explicit_stream, arguments, NULL);
+    if (result != CUDA_SUCCESS)
+        return fall_back(kernel, launch, entry);
+    count_swapped(kernel);
+    return result;
+}
+
+CUresult dispatch_launch(struct kernel *kernel, const struct launch *launch)
+{
+    uint64_t number = atomic_load_explicit(&kernel->launches, memory_order_relaxed) + 1;
+    atomic_store_explicit(&kernel->launches, number, memory_order_relaxed);
+    const struct swap *swap = atomic_load_explicit(&kernel->swap, memory_order_acquire);
+    const struct swap_entry *entry = NULL;
+    if (swap) {
+        enum refusal why;
+        entry = swap_match(swap, kernel, launch, &why);
+        if (!entry)
+            count(&kernel->refused[why]);
+    }
+    if (number >= atomic_load_explicit(&kernel->slow_at, memory_order_relaxed))
+        return hot_launch(kernel, launch, entry);
+    return entry ? variant_launch(kernel, launch, entry) : launch->run(launch);
+}

@@ -1,0 +1,447 @@
+/* Records of originals: which handle is which kernel of which module, and what that kernel is.
+ * Hooks come here when the app loads, looks up and unloads; launches only read the handle table. It
+ * must never let a handle that died lead to a record: the driver gives the same value out again. */
+#include "app/app.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/handles.h"
+
+enum { MODULE_LIMIT = 16 << 20, DEVICES = 64 };
+#define IMAGES_LIMIT (UINT64_C(256) << 20) /* bytes of images that are kept in all */
+#define QUIET_NS UINT64_C(10000000000)     /* after that no launch holds a retired record */
+
+_Thread_local bool inside_kgenrt __attribute__((tls_model("initial-exec")));
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct handle_table kernel_handles, module_handles;
+static struct kernel *all_kernels;
+static struct module *all_modules;
+static struct {
+    struct kernel *first, *last; /* by sibling, oldest first */
+} retired;
+static uint64_t image_bytes;
+
+struct kernel *kernel_find(const void *function)
+{
+    return handles_find(&kernel_handles, function);
+}
+
+struct kernel *kernels_first(void)
+{
+    return all_kernels;
+}
+
+void records_lock(void)
+{
+    pthread_mutex_lock(&mutex);
+}
+
+void records_unlock(void)
+{
+    pthread_mutex_unlock(&mutex);
+}
+
+void kernels_after_fork_child(void)
+{
+    pthread_mutex_init(&mutex, NULL); /* another thread of the parent may have held it */
+    handles_forget(&kernel_handles);
+    handles_forget(&module_handles);
+    all_kernels = NULL;
+    all_modules = NULL;
+    retired.first = retired.last = NULL;
+    image_bytes = 0;
+}
+
+/* ---- the life of a kernel's record --------------------------------------------------------------
+ */
+
+static CUcontext current_context(void)
+{
+    CUcontext context = NULL;
+    if (!real.cuCtxGetCurrent || real.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
+        return NULL;
+    return context;
+}
+
+static void kernel_init(struct kernel *kernel, struct module *module, const char *name)
+{
+    CUcontext context = current_context();
+    atomic_store_explicit(&kernel->slow_at, 1, memory_order_relaxed); /* hot.c meets it at once */
+    atomic_store_explicit(&kernel->state, KERNEL_NEW, memory_order_relaxed);
+    size_t length = strnlen(name, sizeof kernel->name - 1);
+    memcpy(kernel->name, name, length);
+    kernel->name[length] = 0;
+    kernel->carveout = -1;
+    kernel->module = module;
+    kernel->context = context ? context : module->context;
+    kernel->sibling = module->kernels;
+    module->kernels = kernel;
+    if (name[length])
+        kernel->why = "its name is too long";
+    else if (!module->image.size)
+        kernel->why = module->why_no_image;
+    if (kernel->why)
+        atomic_store_explicit(&kernel->state, KERNEL_UNFIT, memory_order_relaxed);
+}
+
+/* A record whose last launch was long ago, blank again; NULL if there is none. */
+static struct kernel *kernel_recycle(void)
+{
+    struct kernel *kernel = retired.first;
+    if (!kernel || now_ns() - kernel->retired_ns < QUIET_NS ||
+        atomic_load_explicit(&kernel->state, memory_order_relaxed) == KERNEL_CAPTURING)
+        return NULL;
+    retired.first = kernel->sibling;
+    if (!retired.first)
+        retired.last = NULL;
+    if (kernel->modelled)
+        kernel_model_free(&kernel->model);
+    struct kernel *next = kernel->next;
+    memset(kernel, 0, sizeof *kernel);
+    kernel->next = next;
+    return kernel;
+}
+
+static struct kernel *kernel_new(struct module *module, const char *name)
+{
+    struct kernel *kernel = kernel_recycle();
+    if (!kernel) {
+        /* whole cache lines, so that two threads' counters do not share one */
+        kernel = aligned_alloc(64, (sizeof *kernel + 63) / 64 * 64);
+        if (!kernel)
+            return NULL;
+        memset(kernel, 0, sizeof *kernel);
+        kernel->next = all_kernels;
+        all_kernels = kernel;
+    }
+    kernel_init(kernel, module, name);
+    return kernel;
+}
+
+/* Unlinked from its module, dead for launches, and in line to be recycled. */
+static void kernel_retire(struct kernel *kernel)
+{
+    handles_remove_value(&kernel_handles, kernel, NULL);
+    kernel->retired_ns = now_ns();
+    kernel->sibling = NULL;
+    if (retired.last)
+        retired.last->sibling = kernel;
+    else
+        retired.first = kernel;
+    retired.last = kernel;
+}
+
+/* ---- modules
+ * -------------------------------------------------------------------------------------
+ */
+
+static void keep_image(struct module *module, const void *image, const char *path)
+{
+    const char *why = "";
+    const void *data = NULL;
+    size_t size = 0;
+    enum image_kind kind;
+    struct kg_bytes file = {0};
+    if (options_mode() < KG_MODE_CACHED)
+        why = "images are not kept in this mode";
+    else if (path && file_read(path, MODULE_LIMIT, &file) != KG_OK)
+        why = "the module's file could not be read";
+    else if (!path && !image)
+        why = "its load was not seen";
+    else if (image_extent(path ? file.data : image, file.size, &kind, &data, &size) != KG_OK)
+        why = "the form of its module is not known";
+    else if (size > MODULE_LIMIT)
+        why = "its module is larger than 16 MiB";
+    else if (image_bytes + size > IMAGES_LIMIT)
+        why = "the app's modules are larger than 256 MiB in all";
+    else if (!(module->image.data = malloc(size + 1)))
+        why = "out of memory";
+    if (!*why) {
+        memcpy(module->image.data, data, size);
+        module->image.data[size] = 0; /* PTX text ends there */
+        module->image.size = size;
+        image_bytes += size;
+    }
+    memcpy(module->why_no_image, why, strlen(why) + 1);
+    bytes_free(&file);
+}
+
+static void module_free_content(struct module *module)
+{
+    image_bytes -= module->image.size;
+    bytes_free(&module->image);
+    if (module->selected)
+        image_code_free(&module->code);
+}
+
+/* A module's record is used again when no kernel of it is left that a capture may still read. */
+static bool module_is_quiet(const struct module *module)
+{
+    if (!module->dead || now_ns() - module->retired_ns < QUIET_NS)
+        return false;
+    for (const struct kernel *k = retired.first; k; k = k->sibling)
+        if (k->module == module)
+            return false;
+    return true;
+}
+
+static struct module *module_new(void)
+{
+    struct module *module = all_modules;
+    while (module && !module_is_quiet(module))
+        module = module->next;
+    if (module) {
+        struct module *next = module->next;
+        module_free_content(module);
+        memset(module, 0, sizeof *module);
+        module->next = next;
+        return module;
+    }
+    module = calloc(1, sizeof *module);
+    if (module) {
+        module->next = all_modules;
+        all_modules = module;
+    }
+    return module;
+}
+
+static void retire_kernels(struct module *module, CUcontext context)
+{
+    struct kernel *list = module->kernels, *next;
+    module->kernels = NULL;
+    for (struct kernel *k = list; k; k = next) {
+        next = k->sibling;
+        if (!context || !k->context || k->context == context) {
+            kernel_retire(k);
+            continue;
+        }
+        k->sibling = module->kernels;
+        module->kernels = k;
+    }
+}
+
+static void module_retire(struct module *module)
+{
+    handles_remove_value(&module_handles, module, NULL);
+    retire_kernels(module, NULL);
+    module->dead = true;
+    module->retired_ns = now_ns();
+}
+
+/* Caller holds the lock. */
+static struct module *module_add(void *handle, bool library, const void *image, const char *path,
+                                 const char *jit_options)
+{
+    struct module *old = handles_find(&module_handles, handle);
+    if (old) /* its end was not seen, but this value is another module now */
+        module_retire(old);
+    struct module *module = module_new();
+    if (!module)
+        return NULL;
+    module->handle = handle;
+    module->library = library;
+    module->context = current_context();
+    if (!module->context || real.cuCtxGetDevice(&module->device) != CUDA_SUCCESS)
+        module->device = 0; /* a library loaded early: libraries belong to no context */
+    size_t length = strnlen(jit_options, sizeof module->jit_options - 1);
+    memcpy(module->jit_options, jit_options, length);
+    keep_image(module, image, path);
+    if (handles_put(&module_handles, handle, module))
+        return module;
+    module_retire(module);
+    return NULL;
+}
+
+void module_loaded(void *handle, bool library, const void *image, const char *path,
+                   const char *jit_options)
+{
+    records_lock();
+    (void)module_add(handle, library, image, path, jit_options ? jit_options : "");
+    records_unlock();
+}
+
+void module_alias(void *library, void *module)
+{
+    records_lock();
+    struct module *record = handles_find(&module_handles, library);
+    if (record)
+        (void)handles_put(&module_handles, module, record);
+    records_unlock();
+}
+
+void module_dying(void *handle)
+{
+    records_lock();
+    struct module *module = handles_find(&module_handles, handle);
+    if (module && module->handle == handle)
+        module_retire(module);
+    else if (module) /* a library's module: it cannot be unloaded by itself, but be safe */
+        retire_kernels(module, NULL);
+    records_unlock();
+}
+
+void context_dying(CUcontext context)
+{
+    records_lock();
+    app_context_dying(context);
+    for (struct module *m = all_modules; m; m = m->next) {
+        if (m->dead || (!m->library && context && m->context && m->context != context))
+            continue;
+        if (!m->library) {
+            module_retire(m);
+            continue;
+        }
+        /* a library outlives contexts, its CUmodules and CUfunctions do not */
+        handles_remove_value(&module_handles, m, m->handle);
+        retire_kernels(m, context);
+    }
+    records_unlock();
+}
+
+/* ---- look-up
+ * -------------------------------------------------------------------------------------
+ */
+
+static bool is_kernel(const struct kernel *kernel, const struct module *module, const char *name)
+{
+    return kernel->module == module && !strncmp(kernel->name, name, sizeof kernel->name - 1);
+}
+
+static struct kernel *kernel_of(struct module *module, const char *name)
+{
+    struct kernel *kernel = module->kernels;
+    while (kernel && !is_kernel(kernel, module, name))
+        kernel = kernel->sibling;
+    return kernel ? kernel : kernel_new(module, name);
+}
+
+void function_found(void *handle, const char *name, void *function)
+{
+    if (!name || !function)
+        return;
+    records_lock();
+    struct module *module = handles_find(&module_handles, handle);
+    if (!module)
+        module = module_add(handle, false, NULL, NULL, "");
+    struct kernel *kernel = kernel_find(function);
+    if (module && !(kernel && is_kernel(kernel, module, name))) {
+        kernel = kernel_of(module, name);
+        bool known = kernel && handles_put(&kernel_handles, function, kernel);
+        if (known && !kernel->modelled && variants_any()) {
+            kernel_identify(kernel);
+            variants_load(kernel);
+        }
+    }
+    records_unlock();
+}
+
+void function_alias(void *kernel, void *function)
+{
+    records_lock();
+    struct kernel *record = kernel_find(kernel);
+    if (record)
+        (void)handles_put(&kernel_handles, function, record);
+    else /* a handle of something unknown must not lead to what it was before */
+        handles_remove(&kernel_handles, function);
+    records_unlock();
+}
+
+/* ---- what a kernel is
+ * ----------------------------------------------------------------------------
+ */
+
+static bool device_arch(CUdevice device, const char **arch, bool *ptx_only)
+{
+    static struct kg_hardware hardware[DEVICES]; /* under the lock */
+    if (device < 0 || device >= DEVICES)
+        return false;
+    struct kg_hardware *h = &hardware[device];
+    if (!*h->arch && real_hardware(device, h) != KG_OK)
+        return false;
+    *arch = h->arch;
+    *ptx_only = !strcmp(h->vendor, "softgpu");
+    return true;
+}
+
+static const char *select_code(struct module *module)
+{
+    const char *arch;
+    bool ptx_only;
+    if (module->selected)
+        return NULL;
+    if (!module->image.size)
+        return module->why_no_image;
+    if (!device_arch(module->device, &arch, &ptx_only))
+        return "its device is not known";
+    if (image_select(module->image.data, module->image.size, arch, ptx_only, &module->code) !=
+        KG_OK)
+        return "its module holds no code for this device";
+    module->selected = true;
+    return NULL;
+}
+
+void kernel_identify(struct kernel *kernel)
+{
+    if (kernel->modelled || kernel->why || kernel->retired_ns)
+        return;
+    kernel->why = select_code(kernel->module);
+    if (!kernel->why &&
+        kernel_model_make(&kernel->module->code, kernel->name, &kernel->model) != KG_OK)
+        kernel->why = "its entry could not be read";
+    if (!kernel->why) {
+        kernel->modelled = true;
+        kernel->params = kernel->model.params;
+        kernel->param_count = kernel->model.param_count;
+        kernel->why = kernel->model.ineligible;
+    }
+    int state = kernel->why ? KERNEL_UNFIT : KERNEL_COLD;
+    atomic_store_explicit(&kernel->state, state, memory_order_release);
+}
+
+/* ---- attributes and ticks
+ * ------------------------------------------------------------------------
+ */
+
+/* Hints for the variant; a refusal changes speed only. Its handle may be a CUkernel. */
+static void mirror(const struct swap_entry *entry, CUdevice device, int attribute, int value)
+{
+    if (attribute == FUNCTION_CACHE_CONFIG) {
+        (void)real.cuFuncSetCacheConfig(entry->function, (CUfunc_cache)value);
+        return;
+    }
+    CUfunction_attribute which = (CUfunction_attribute)attribute;
+    if (which == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES &&
+        value < (int)entry->launch.shared)
+        return; /* the variant needs what it was published with */
+    if (real.cuFuncSetAttribute(entry->function, which, value) != CUDA_SUCCESS &&
+        real.cuKernelSetAttribute)
+        (void)real.cuKernelSetAttribute(which, value, (CUkernel)(void *)entry->function, device);
+}
+
+void function_attribute(void *function, int attribute, int value)
+{
+    records_lock();
+    struct kernel *kernel = kernel_find(function);
+    if (kernel && attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+        kernel->max_dynamic_shared = value > 0 ? (uint32_t)value : 0;
+    if (kernel && attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT)
+        kernel->carveout = value;
+    const struct swap *swap =
+        kernel ? atomic_load_explicit(&kernel->swap, memory_order_acquire) : NULL;
+    for (uint32_t i = 0; swap && i < swap->count; i++)
+        mirror(&swap->entries[i], kernel->module->device, attribute, value);
+    records_unlock();
+}
+
+void kernels_tick(void)
+{
+    for (struct kernel *k = all_kernels; k; k = k->next) {
+        const struct swap_entry *failed =
+            atomic_exchange_explicit(&k->failed, NULL, memory_order_acquire);
+        if (failed && !k->retired_ns)
+            variant_drop(k, &failed->variant, "the driver refused its launch");
+    }
+}
