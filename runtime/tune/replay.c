@@ -1,0 +1,315 @@
+/* The worker's side of a replay: starts the child, reads its lines, and turns whatever becomes of
+ * it into a verdict. The child may say nothing, lie, crash or hang: a death is blamed on the gate
+ * that it was in. */
+#include "tune/replay.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RESULT_FD = 3, MOST_TEXT = 1 << 20 };
+
+/* ---- starting ----------------------------------------------------------------------------------
+ */
+
+/* A folder of our own for the request and the code: DIR/work/<pid>-<number>. */
+static kg_status make_folder(const char *dir, struct replay_run *run)
+{
+    static unsigned number;
+    char parent[KG_PATH];
+    kg_status status = path_make(parent, "%s/work", dir);
+    if (status == KG_OK)
+        status = dir_make(parent);
+    if (status == KG_OK)
+        status = path_make(run->folder, "%s/%d-%u", parent, (int)getpid(), number++);
+    if (status != KG_OK) {
+        *run->folder = 0;
+        return status;
+    }
+    return dir_make(run->folder);
+}
+
+static kg_status write_request(struct job *job, const struct candidate *candidate, unsigned runs,
+                               const struct replay_run *run, char request_path[static KG_PATH])
+{
+    char code[KG_PATH];
+    struct replay_request request = {.capture = job->capture_path,
+                                     .accuracy = options()->accuracy,
+                                     .gates_off = verify_gates_off,
+                                     .repeats = (unsigned)options()->repeats,
+                                     .runs = runs};
+    kg_status status = path_make(request_path, "%s/request.json", run->folder);
+    if (status == KG_OK)
+        status = path_make(code, "%s/code", run->folder);
+    if (status == KG_OK && candidate) {
+        request.code = code;
+        request.entry = candidate->entry;
+        request.launch = candidate->launch;
+        request.global_count = candidate->global_count;
+        memcpy(request.globals, candidate->globals, sizeof request.globals);
+        if (job->image.ptx.data)
+            request.element = element_of_ptx((const char *)job->image.ptx.data, job->capture.entry);
+        status = file_write(code, candidate->code.data, candidate->code.size, 0600);
+    }
+    return status == KG_OK ? request_write(&request, request_path) : status;
+}
+
+/* Between fork and exec: only calls that are safe there. */
+static void become_child(int result, const char *const *arguments, char **environment)
+{
+    int null = open("/dev/null", O_RDWR);
+    if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0)
+        _exit(126);
+    if (result == RESULT_FD ? fcntl(RESULT_FD, F_SETFD, 0) < 0 : dup2(result, RESULT_FD) < 0)
+        _exit(126);
+    if (close_range(RESULT_FD + 1, ~0u, 0))
+        _exit(126);
+    signal(SIGPIPE, SIG_DFL);
+    execve("/proc/self/exe", (char *const *)arguments, environment);
+    _exit(126);
+}
+
+/* The environment without the preload: a child never tunes itself. NULL when memory is out. */
+static char **clean_environment(void)
+{
+    size_t count = 0, kept = 0;
+    while (environ[count])
+        count++;
+    char **out = calloc(count + 1, sizeof *out);
+    for (size_t i = 0; out && i < count; i++)
+        if (strncmp(environ[i], "LD_PRELOAD=", 11) && strncmp(environ[i], "LD_AUDIT=", 9))
+            out[kept++] = environ[i];
+    return out;
+}
+
+static kg_status start(struct replay_run *run, const char *request)
+{
+    const char *arguments[] = {"kgenrt", "child", "replay", request, NULL};
+    char **environment = clean_environment();
+    int ends[2];
+    if (!environment)
+        return KG_NO_MEMORY;
+    if (pipe2(ends, O_CLOEXEC)) {
+        free(environment);
+        return KG_CHILD;
+    }
+    run->pid = fork();
+    if (!run->pid)
+        become_child(ends[1], arguments, environment);
+    free(environment);
+    close(ends[1]);
+    run->fd = ends[0];
+    if (run->pid > 0)
+        return KG_OK;
+    log_line(KG_WARN, "replay: fork: %s", strerror(errno));
+    return KG_CHILD;
+}
+
+kg_status replay_begin(struct job *job, const struct candidate *candidate, unsigned runs,
+                       struct replay_run *out)
+{
+    char request[KG_PATH];
+    *out = (struct replay_run){.fd = -1, .deadline_off = name_listed(verify_gates_off, "deadline")};
+    snprintf(out->gate, sizeof out->gate, "replay");
+    kg_status status = make_folder(job->dir, out);
+    if (status == KG_OK)
+        status = write_request(job, candidate, runs, out, request);
+    if (status == KG_OK)
+        status = start(out, request);
+    out->deadline_ns = now_ns() + (uint64_t)options()->deadline * 1000000000u;
+    if (status != KG_OK)
+        replay_end(out);
+    return status;
+}
+
+static void remove_folder(const char *folder)
+{
+    static const char *const names[] = {"request.json", "code"};
+    char path[KG_PATH];
+    for (unsigned i = 0; i < 2; i++)
+        if (path_make(path, "%s/%s", folder, names[i]) == KG_OK && unlink(path) && errno != ENOENT)
+            log_line(KG_INFO, "%s: %s", path, strerror(errno));
+    if (rmdir(folder) && errno != ENOENT)
+        log_line(KG_INFO, "%s: %s", folder, strerror(errno));
+}
+
+void replay_end(struct replay_run *run)
+{
+    if (run->fd >= 0)
+        close(run->fd);
+    if (run->pid > 0) {
+        kill(run->pid, SIGKILL);
+        while (waitpid(run->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+    }
+    if (*run->folder)
+        remove_folder(run->folder);
+    free(run->lines);
+    *run = (struct replay_run){.fd = -1};
+}
+
+/* ---- reading -----------------------------------------------------------------------------------
+ */
+
+static bool number(json_t *json, const char *name, double *out)
+{
+    json_t *item = json_object_get(json, name);
+    if (json_is_number(item))
+        *out = json_number_value(item);
+    return json_is_number(item);
+}
+
+static void take_end(struct replay_run *run, const char *text, struct verdict *out)
+{
+    json_t *json = json_loads(text, 0, NULL), *evidence = json_object_get(json, "evidence");
+    const char *gate = json_string_value(json_object_get(json, "gate"));
+    const char *reason = json_string_value(json_object_get(json, "reason"));
+    double status = -1, registers = 0;
+    if (!gate || !reason || !number(json, "status", &status) || status < 0 ||
+        status >= KG_STATUS_COUNT) {
+        verdict_set(out, KG_CHILD, run->gate, "the replay child gave no readable verdict");
+    } else {
+        verdict_set(out, (kg_status)status, gate, "%s", reason);
+        number(json, "original_ns", &out->original_ns);
+        number(json, "variant_ns", &out->variant_ns);
+        number(json, "ratio", &out->ratio);
+        number(json, "low", &out->low);
+        number(json, "high", &out->high);
+        if (number(json, "registers", &registers))
+            run->registers = (uint32_t)registers;
+        out->evidence = evidence ? json_dumps(evidence, JSON_INDENT(1)) : NULL;
+    }
+    json_decref(json);
+}
+
+enum line { LINE_OTHER, LINE_UNTIL, LINE_END };
+
+static enum line take_line(struct replay_run *run, const char *line, const char *until,
+                           struct verdict *out)
+{
+    if (!strncmp(line, "gate ", 5)) {
+        snprintf(run->gate, sizeof run->gate, "%.31s", line + 5);
+        return until && !strcmp(run->gate, until) ? LINE_UNTIL : LINE_OTHER;
+    }
+    if (!strncmp(line, "limit ", 6)) {
+        long ms = strtol(line + 6, NULL, 10);
+        run->limit_ns = ms > 0 && !run->deadline_off ? now_ns() + (uint64_t)ms * 1000000u : 0;
+        return LINE_OTHER;
+    }
+    if (strncmp(line, "end ", 4))
+        return LINE_OTHER;
+    take_end(run, line + 4, out);
+    return LINE_END;
+}
+
+/* Takes one whole line out of the buffer; false if there is none yet. */
+static bool next_line(struct replay_run *run, char **line)
+{
+    char *end = run->used ? memchr(run->lines, '\n', run->used) : NULL;
+    if (!end)
+        return false;
+    *end = 0;
+    *line = strdup(run->lines);
+    size_t taken = (size_t)(end - run->lines) + 1;
+    memmove(run->lines, run->lines + taken, run->used - taken);
+    run->used -= taken;
+    return *line != NULL;
+}
+
+/* Waits for more text: 1 got some, 0 the child closed its end, -1 time is over. */
+static int more(struct replay_run *run)
+{
+    uint64_t until = run->deadline_ns, now = now_ns();
+    if (run->limit_ns && run->limit_ns < until)
+        until = run->limit_ns;
+    if (now >= until)
+        return -1;
+    struct pollfd wait = {.fd = run->fd, .events = POLLIN};
+    int ready = poll(&wait, 1, (int)((until - now) / 1000000u) + 1);
+    if (ready < 0)
+        return errno == EINTR ? 1 : 0;
+    if (!ready)
+        return 1; /* the clock is looked at again */
+    if (run->used + 4096 > MOST_TEXT)
+        return 0;
+    char *room = realloc(run->lines, run->used + 4096);
+    if (!room)
+        return 0;
+    run->lines = room;
+    ssize_t got = read(run->fd, run->lines + run->used, 4096);
+    if (got > 0)
+        run->used += (size_t)got;
+    return got > 0 || (got < 0 && errno == EINTR);
+}
+
+/* True while launches of the variant may be under way. */
+static bool variant_runs(const char *gate)
+{
+    return strcmp(gate, "replay") && strcmp(gate, "vacuity");
+}
+
+static void blame_time(struct replay_run *run, struct verdict *out)
+{
+    bool limit = run->limit_ns && run->limit_ns < run->deadline_ns;
+    kill(run->pid, SIGKILL);
+    if (variant_runs(run->gate))
+        verdict_set(out, KG_TIMEOUT, "deadline", "the variant did not end within %s (in gate %s)",
+                    limit ? "many times the original's time" : "KGENRT_DEADLINE", run->gate);
+    else
+        verdict_set(out, KG_NOT_ELIGIBLE, run->gate,
+                    "the original's replay did not end within KGENRT_DEADLINE, %ld s",
+                    options()->deadline);
+}
+
+static void blame_death(struct replay_run *run, struct verdict *out)
+{
+    int how = 0;
+    char death[64];
+    kill(run->pid, SIGKILL); /* it may have closed the pipe and live on */
+    while (waitpid(run->pid, &how, 0) < 0 && errno == EINTR)
+        ;
+    run->pid = 0;
+    if (WIFSIGNALED(how))
+        snprintf(death, sizeof death, "was ended by signal %d", WTERMSIG(how));
+    else
+        snprintf(death, sizeof death, "ended with code %d", WEXITSTATUS(how));
+    if (variant_runs(run->gate))
+        verdict_set(out, KG_REFUSED, "fault",
+                    "the replay child %s while the variant ran (in gate %s)", death, run->gate);
+    else
+        verdict_set(out, KG_CHILD, run->gate, "the replay child %s before the variant ran", death);
+}
+
+kg_status replay_wait(struct replay_run *run, const char *until, struct verdict *out, bool *ended)
+{
+    *ended = false;
+    for (;;) {
+        char *line;
+        while (next_line(run, &line)) {
+            enum line kind = take_line(run, line, until, out);
+            free(line);
+            if (kind == LINE_UNTIL)
+                return KG_OK;
+            if (kind == LINE_END) {
+                *ended = true;
+                return out->status;
+            }
+        }
+        int got = more(run);
+        if (got > 0)
+            continue;
+        *ended = true;
+        if (got < 0)
+            blame_time(run, out);
+        else
+            blame_death(run, out);
+        return out->status;
+    }
+}

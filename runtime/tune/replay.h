@@ -1,0 +1,228 @@
+/* The replay child and its gates, private to runtime/tune. A replay runs an original, and then a
+ * variant of it, from a capture: replay_cuda.c makes a device of the real driver, replay_state.c
+ * keeps the memory's images, verify.c has the table of gates, timing.c the clock. Gates and timing
+ * see a device only through struct replay_device, so that tests can put C functions in its place.
+ */
+#ifndef KG_REPLAY_H
+#define KG_REPLAY_H
+
+#include <jansson.h>
+#include <sys/types.h>
+
+#include "tune/tune.h"
+
+/* ---- the device --------------------------------------------------------------------------------
+ */
+
+enum side { ORIGINAL, VARIANT };
+
+struct replay_footprint { /* of a loaded function, as the driver reports it */
+    uint32_t registers, local_bytes, static_shared, max_threads;
+};
+
+/* All calls wait for the device. A failing one leaves its cause in `error`; after a failed launch
+ * the device is unusable. */
+struct replay_device {
+    kg_status (*read)(struct replay_device *device, uint64_t address, void *out, size_t size);
+    kg_status (*write)(struct replay_device *device, uint64_t address, const void *data,
+                       size_t size);
+    kg_status (*launch)(struct replay_device *device, enum side side);
+    /* Remembers what memory holds now; then restore brings it back, quickly and often. */
+    kg_status (*keep)(struct replay_device *device);
+    kg_status (*restore)(struct replay_device *device);
+    /* Time of one launch out of `batch` back to back; cold: with nothing of ours in the L2. */
+    kg_status (*sample)(struct replay_device *device, enum side side, bool cold, unsigned batch,
+                        double *ns);
+    struct replay_footprint footprint[2];
+    uint32_t shared_limit; /* bytes a block may have, opt-in; 0: unknown */
+    bool exact_clock;      /* times are modelled: one sample says all */
+    char error[256];
+};
+
+/* ---- memory's images ---------------------------------------------------------------------------
+ */
+
+/* A run of mapped device memory, or one module variable. */
+struct replay_extent {
+    uint64_t address, size;
+    size_t at; /* where its bytes stand in an image */
+    bool global;
+    uint32_t region; /* of a global: index into the capture's regions */
+};
+
+/* An image is all mapped bytes, extent after extent. Masks have 0xff for bytes that belong. */
+struct replay_memory {
+    const struct kg_capture *capture;
+    uint32_t extent_count;
+    struct replay_extent *extents;
+    size_t total;            /* bytes of an image */
+    unsigned char *pristine; /* as captured; slack is zero */
+    unsigned char *slack;    /* mask: mapped but not captured: red zones */
+    unsigned char *written;  /* mask: the original writes it */
+    unsigned char *poisoned; /* mask: may hold anything before a launch: slack, and written bytes
+                                whose old content is never read */
+    unsigned char *result;   /* after the original ran on pristine */
+    unsigned char *work, *other, *first; /* scratch; first: result of the variant's first run */
+};
+
+/* Plans the extents for a capture's regions: whole granules, with a granule of red zone on either
+ * side where it lies in the same window. Globals are appended by memory_global once their address
+ * is known. */
+kg_status memory_plan(struct replay_memory *memory, const struct kg_capture *capture,
+                      uint64_t granule, uint64_t window);
+kg_status memory_global(struct replay_memory *memory, const char *name, uint64_t address,
+                        uint64_t size);
+/* Allocates the images and fills pristine. */
+kg_status memory_create(struct replay_memory *memory);
+void memory_free(struct replay_memory *memory);
+
+/* out = pristine with every poisoned byte replaced by random bytes of seed; inverted: by their
+ * complements. */
+void memory_state(const struct replay_memory *memory, uint64_t seed, bool inverted,
+                  unsigned char *out);
+/* out = what must stand in memory after a right launch on memory_state(seed). */
+void memory_expected(const struct replay_memory *memory, uint64_t seed, unsigned char *out);
+/* Words for people: "parameter 2 + 0x40", "12 bytes past the end of parameter 0". */
+const char *memory_place(const struct replay_memory *memory, size_t at, char *text, size_t size);
+uint64_t random_word(uint64_t seed, uint64_t index);
+
+/* ---- comparing ---------------------------------------------------------------------------------
+ */
+
+enum element { ELEMENT_BITS, ELEMENT_F32, ELEMENT_F64 };
+
+struct accuracy {
+    double relative; /* 0: bitwise */
+    enum element element;
+};
+/* "bitwise" or "rel:X"; KG_BAD_INPUT with one log line otherwise. */
+kg_status accuracy_parse(const char *text, struct accuracy *out);
+/* Type of all that the entry stores to memory, by definition of the stored registers; ELEMENT_BITS
+ * if they differ or are unknown. */
+enum element element_of_ptx(const char *ptx, const char *entry);
+
+/* Offset of the first byte in [from, total) where a and b differ and mask (NULL: everywhere) is
+ * set; total if none. */
+size_t first_difference(const unsigned char *a, const unsigned char *b, const unsigned char *mask,
+                        size_t from, size_t total);
+/* The comparison of verification: every written byte of `got` against `expected`. True when equal
+ * within accuracy; else *at is the first offending byte. */
+bool results_equal(const struct replay_memory *memory, const unsigned char *got,
+                   const unsigned char *expected, const struct accuracy *accuracy, size_t *at);
+/* Words for people about a difference at `at`. */
+void difference_text(const struct replay_memory *memory, const unsigned char *got,
+                     const unsigned char *expected, const struct accuracy *accuracy, size_t at,
+                     char *text, size_t size);
+
+/* ---- timing ------------------------------------------------------------------------------------
+ */
+
+struct timing {
+    unsigned pairs, dropped, batch;
+    double original_ns, variant_ns, ratio, low, high;
+};
+enum { TIMING_PAIRS = 256 };
+
+/* Ratio of medians original/variant and its 95% interval by a paired bootstrap. Pairs with a
+ * sample far above its side's lower quartile (another process had the GPU) are dropped first. */
+void timing_judge(const double *original, const double *variant, unsigned pairs, uint64_t seed,
+                  struct timing *out);
+
+/* ---- the gates, in the child -------------------------------------------------------------------
+ */
+
+struct trial {
+    struct replay_device *device;
+    struct replay_memory *memory;
+    struct kg_launch original, variant;
+    struct accuracy accuracy;
+    const char *gates_off; /* names, by comma; tests only */
+    unsigned repeats, runs;
+    long variant_limit_ms; /* for a launch of the variant; 0: from the original's own time */
+    double app_ns;
+    int lines; /* descriptor for the parent's lines */
+    bool only_original;
+
+    /* found on the way */
+    uint64_t seeds[4]; /* slack and written set, poison 1, poison 2, everything else */
+    double wall_ns;    /* of the original's first launch, with its waiting */
+    size_t written_bytes, poisoned_bytes;
+    char launch_error[256]; /* of the variant's first launches; empty: none */
+    size_t poison_at;       /* where the two poisoned runs differ; memory->total: nowhere */
+    size_t timed_at;        /* where a timed launch's result was wrong; memory->total: nowhere */
+    struct timing cold, warm;
+    const struct timing *chosen; /* the one that the verdict rests on; NULL before timing */
+    json_t *evidence;
+    char reason[1024];
+};
+
+/* Draws the seeds, goes through the gates and writes the lines "gate NAME", "limit MS" and at the
+ * end "end JSON" with the verdict. */
+kg_status trial_run(struct trial *trial);
+/* One launch from an image; out: memory afterwards. */
+kg_status trial_launch(struct trial *trial, enum side side, const unsigned char *in,
+                       unsigned char *out);
+/* Which bytes the original writes, and which of them may be poisoned. */
+kg_status written_find(struct trial *trial);
+/* Times both sides, cold and warm, and checks results of timed launches. */
+kg_status timing_run(struct trial *trial);
+/* The verdict over both timings. */
+kg_status timing_verdict(struct trial *trial);
+void trial_line(struct trial *trial, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- child and parent --------------------------------------------------------------------------
+ */
+
+/* What the child is asked to do: a JSON file beside the candidate's code. Texts belong to json. */
+struct replay_request {
+    json_t *json;
+    const char *capture, *code, *entry, *accuracy, *gates_off;
+    enum element element;
+    struct kg_launch launch;
+    uint32_t global_count;
+    const char *globals[VARIANT_GLOBALS];
+    unsigned repeats, runs;
+    long variant_limit_ms;
+};
+kg_status request_write(const struct replay_request *request, const char *path);
+kg_status request_read(const char *path, struct replay_request *out);
+
+/* The device of the real driver with both sides loaded. code is NULL for the original alone. */
+kg_status cuda_open(const struct kg_capture *capture, const struct replay_request *request,
+                    const struct kg_bytes *code, struct replay_memory *memory,
+                    struct replay_device **out, char *reason, size_t reason_size);
+void cuda_close(struct replay_device *device);
+
+/* A running child as its parent sees it. */
+struct replay_run {
+    pid_t pid;
+    int fd;
+    uint64_t deadline_ns, limit_ns; /* on now_ns's clock; limit_ns 0: none */
+    bool deadline_off;              /* tests only: the gate `deadline` is switched off */
+    char gate[32];                  /* last announced */
+    char folder[KG_PATH];           /* removed by replay_end; empty: none */
+    char *lines;                    /* unread text */
+    size_t used;
+    uint32_t registers;
+};
+/* Starts `child replay` for a candidate (NULL: the original alone). */
+kg_status replay_begin(struct job *job, const struct candidate *candidate, unsigned runs,
+                       struct replay_run *out);
+/* Reads lines until the gate `until` is announced (KG_OK with out->status KG_OK), or to the end of
+ * the child, whose verdict is then in out (until NULL). A death is blamed on the gate it was in. */
+kg_status replay_wait(struct replay_run *run, const char *until, struct verdict *out, bool *ended);
+/* Kills the child if it still runs, and removes its folder. NULL-safe after replay_begin failed. */
+void replay_end(struct replay_run *run);
+/* Switches gates off, names by comma. Only tests set it; nothing outside the process can. */
+extern const char *verify_gates_off;
+
+/* ---- job and publish ---------------------------------------------------------------------------
+ */
+
+kg_status publish_variant(struct job *job, const struct candidate *candidate,
+                          const struct verdict *verdict);
+void verdict_set(struct verdict *verdict, kg_status status, const char *gate, const char *format,
+                 ...) __attribute__((format(printf, 4, 5)));
+bool name_listed(const char *list, const char *name);
+
+#endif

@@ -1,0 +1,179 @@
+/* The replay child: `kgenrt child replay REQUEST`. Reads what it is asked, opens the device, goes
+ * through the gates, and tells its parent in lines on descriptor 3. Code that nobody has verified
+ * runs on the GPU from here and nowhere else; a fault or a hang ends this process alone. */
+#include "tune/replay.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { RESULT_FD = 3, MOST_REQUEST = 1 << 20, MOST_CODE = 64 << 20 };
+
+/* ---- the request -------------------------------------------------------------------------------
+ */
+
+kg_status request_write(const struct replay_request *request, const char *path)
+{
+    json_t *globals = json_array();
+    for (uint32_t i = 0; i < request->global_count; i++)
+        json_array_append_new(globals, json_string(request->globals[i]));
+    const struct kg_launch *l = &request->launch;
+    json_t *json = json_pack(
+        "{ss ss* ss* ss ss* si s[IIIIIII] so sI sI sI}", "capture", request->capture, "code",
+        request->code, "entry", request->entry, "accuracy", request->accuracy, "gates_off",
+        request->gates_off, "element", (int)request->element, "launch", (json_int_t)l->grid.x,
+        (json_int_t)l->grid.y, (json_int_t)l->grid.z, (json_int_t)l->block.x,
+        (json_int_t)l->block.y, (json_int_t)l->block.z, (json_int_t)l->shared, "globals", globals,
+        "repeats", (json_int_t)request->repeats, "runs", (json_int_t)request->runs, "limit_ms",
+        (json_int_t)request->variant_limit_ms);
+    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    json_decref(json);
+    kg_status status = text ? file_write(path, text, strlen(text), 0600) : KG_NO_MEMORY;
+    free(text);
+    return status;
+}
+
+static kg_status unpack(json_t *json, struct replay_request *out)
+{
+    json_int_t n[7], repeats, runs, limit;
+    int element;
+    json_t *globals;
+    if (json_unpack(json, "{ss s?s s?s ss s?s si s[IIIIIII] so sI sI sI}", "capture", &out->capture,
+                    "code", &out->code, "entry", &out->entry, "accuracy", &out->accuracy,
+                    "gates_off", &out->gates_off, "element", &element, "launch", &n[0], &n[1],
+                    &n[2], &n[3], &n[4], &n[5], &n[6], "globals", &globals, "repeats", &repeats,
+                    "runs", &runs, "limit_ms", &limit))
+        return KG_BAD_INPUT;
+    out->launch = (struct kg_launch){{(uint32_t)n[0], (uint32_t)n[1], (uint32_t)n[2]},
+                                     {(uint32_t)n[3], (uint32_t)n[4], (uint32_t)n[5]},
+                                     (uint32_t)n[6]};
+    out->element = (enum element)element;
+    out->repeats = (unsigned)repeats;
+    out->runs = (unsigned)runs;
+    out->variant_limit_ms = (long)limit;
+    out->global_count = (uint32_t)json_array_size(globals);
+    if (out->global_count > VARIANT_GLOBALS)
+        return KG_BAD_INPUT;
+    for (uint32_t i = 0; i < out->global_count; i++)
+        if (!(out->globals[i] = json_string_value(json_array_get(globals, i))))
+            return KG_BAD_INPUT;
+    return out->code && !out->entry ? KG_BAD_INPUT : KG_OK;
+}
+
+kg_status request_read(const char *path, struct replay_request *out)
+{
+    struct kg_bytes text;
+    *out = (struct replay_request){0};
+    kg_status status = file_read(path, MOST_REQUEST, &text);
+    if (status != KG_OK)
+        return status;
+    out->json = json_loadb((const char *)text.data, text.size, 0, NULL);
+    bytes_free(&text);
+    status = out->json ? unpack(out->json, out) : KG_BAD_INPUT;
+    if (status != KG_OK)
+        log_line(KG_ERROR, "%s: not a replay request", path);
+    return status;
+}
+
+/* ---- the child ---------------------------------------------------------------------------------
+ */
+
+/* What a trial borrows until its end. */
+struct child {
+    struct replay_request request;
+    struct kg_capture capture;
+    struct kg_bytes code;
+    struct replay_memory memory;
+    struct trial trial;
+};
+
+/* The child must not outlive its worker (if that died just now, the first line finds the pipe
+ * closed and SIGPIPE ends it), or fill the disk with a core. */
+static void settle(void)
+{
+    struct rlimit none = {0, 0};
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) || setrlimit(RLIMIT_CORE, &none))
+        log_line(KG_INFO, "replay: limits of the process could not be set");
+}
+
+static kg_status prepare(struct child *child, char *reason, size_t reason_size)
+{
+    const struct replay_request *request = &child->request;
+    struct trial *trial = &child->trial;
+    kg_status status = accuracy_parse(request->accuracy, &trial->accuracy);
+    if (status == KG_OK)
+        status = capture_read(request->capture, &child->capture);
+    if (status == KG_OK && request->code)
+        status = file_read(request->code, MOST_CODE, &child->code);
+    if (status != KG_OK) {
+        snprintf(reason, reason_size, "%s", status_text(status));
+        return status;
+    }
+    status = cuda_open(&child->capture, request, request->code ? &child->code : NULL,
+                       &child->memory, &trial->device, reason, reason_size);
+    if (status != KG_OK)
+        return status;
+    status = memory_create(&child->memory);
+    if (status != KG_OK)
+        snprintf(reason, reason_size, "%s", status_text(status));
+    return status;
+}
+
+static json_t *evidence_of(const struct child *child)
+{
+    const struct kg_hardware *hardware = &child->capture.hardware;
+    char kernel[KG_ID_TEXT];
+    return json_pack("{ss ss ss ss si ss sf}", "kgenrt", KG_VERSION, "kernel",
+                     id_text(&child->capture.kernel, kernel), "device", hardware->name, "arch",
+                     hardware->arch, "driver_captured", hardware->driver_version, "accuracy",
+                     child->request.accuracy, "app_ns", child->capture.app_ns);
+}
+
+static int run(struct child *child)
+{
+    struct trial *trial = &child->trial;
+    char reason[512] = "";
+    trial->lines = RESULT_FD;
+    trial_line(trial, "gate replay");
+    kg_status status = prepare(child, reason, sizeof reason);
+    if (status != KG_OK) {
+        json_t *end = json_pack("{si ss ss}", "status", (int)status, "gate",
+                                status == KG_REFUSED ? "admission" : "replay", "reason", reason);
+        char *text = json_dumps(end, JSON_COMPACT);
+        json_decref(end);
+        bool said = text && dprintf(RESULT_FD, "end %s\n", text) > 0;
+        free(text);
+        return said ? 0 : 1;
+    }
+    trial->memory = &child->memory;
+    trial->original = child->capture.launch;
+    trial->variant = child->request.launch;
+    trial->accuracy.element = child->request.element;
+    trial->gates_off = child->request.gates_off;
+    trial->repeats = child->request.repeats;
+    trial->runs = child->request.runs;
+    trial->variant_limit_ms = child->request.variant_limit_ms;
+    trial->app_ns = child->capture.app_ns;
+    trial->only_original = !child->request.code;
+    trial->evidence = evidence_of(child);
+    return trial_run(trial) == KG_IO;
+}
+
+int replay_child(int argc, char **argv)
+{
+    struct child child = {0};
+    if (argc < 1 || request_read(argv[argc - 1], &child.request) != KG_OK)
+        return 2;
+    settle();
+    int code = run(&child);
+    cuda_close(child.trial.device);
+    memory_free(&child.memory);
+    bytes_free(&child.code);
+    capture_free(&child.capture);
+    json_decref(child.request.json);
+    return code;
+}

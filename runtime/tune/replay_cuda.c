@@ -1,0 +1,444 @@
+/* The replay's device by the real CUDA driver (or the software GPU's). Captured memory stands at
+ * its original addresses: whole 32 MiB windows are reserved before anything else is allocated, and
+ * physical memory is mapped inside. Runs only in the replay child: it may die at any call here. */
+#include "gpu/real.h"
+
+#include "tune/replay.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t window_bytes = UINT64_C(32) << 20;
+
+struct cuda {
+    struct replay_device device; /* first: the ops' argument */
+    const struct kg_capture *capture;
+    const struct replay_request *request;
+    struct replay_memory *memory;
+    struct kg_hardware hardware;
+    unsigned char *image; /* of the original */
+    CUdevice handle;
+    CUstream stream;
+    CUevent start, stop;
+    CUmodule modules[2];
+    CUfunction functions[2];
+    struct kg_launch launches[2];
+    void *params[2][64 + VARIANT_GLOBALS + 1];
+    unsigned char args[8192];
+    CUdeviceptr globals[VARIANT_GLOBALS]; /* of the original's module, for the variant */
+    CUdeviceptr kept;                     /* device copy of all extents, 0: none */
+    CUdeviceptr flush;                    /* written before a cold sample */
+    size_t flush_bytes;
+    unsigned char flush_value;
+    unsigned char *kept_host; /* where the device has no room for `kept` */
+};
+
+static kg_status fail(struct cuda *cuda, CUresult result, const char *what)
+{
+    snprintf(cuda->device.error, sizeof cuda->device.error, "%s: %s", what, real_error(result));
+    log_line(KG_INFO, "replay: %s", cuda->device.error);
+    return KG_DRIVER;
+}
+
+#define TRY(what, call)                                                                            \
+    do {                                                                                           \
+        CUresult result_ = (call);                                                                 \
+        if (result_ != CUDA_SUCCESS)                                                               \
+            return fail(cuda, result_, what);                                                      \
+    } while (0)
+
+/* ---- operations --------------------------------------------------------------------------------
+ */
+
+static kg_status cuda_read(struct replay_device *device, uint64_t address, void *out, size_t size)
+{
+    struct cuda *cuda = (struct cuda *)device;
+    TRY("copy from the device", real.cuMemcpyDtoH_v2(out, address, size));
+    return KG_OK;
+}
+
+static kg_status cuda_write(struct replay_device *device, uint64_t address, const void *data,
+                            size_t size)
+{
+    struct cuda *cuda = (struct cuda *)device;
+    TRY("copy to the device", real.cuMemcpyHtoD_v2(address, data, size));
+    TRY("copy to the device", real.cuCtxSynchronize());
+    return KG_OK;
+}
+
+static CUresult enqueue(struct cuda *cuda, enum side side)
+{
+    const struct kg_launch *l = &cuda->launches[side];
+    return real.cuLaunchKernel(cuda->functions[side], l->grid.x, l->grid.y, l->grid.z, l->block.x,
+                               l->block.y, l->block.z, l->shared, cuda->stream, cuda->params[side],
+                               NULL);
+}
+
+static kg_status cuda_launch(struct replay_device *device, enum side side)
+{
+    struct cuda *cuda = (struct cuda *)device;
+    TRY("launch", enqueue(cuda, side));
+    TRY("launch", real.cuStreamSynchronize(cuda->stream));
+    return KG_OK;
+}
+
+static kg_status cuda_keep(struct replay_device *device)
+{
+    struct cuda *cuda = (struct cuda *)device;
+    const struct replay_memory *memory = cuda->memory;
+    if (!cuda->kept && !cuda->kept_host && memory->total &&
+        real.cuMemAlloc_v2(&cuda->kept, memory->total) != CUDA_SUCCESS) {
+        cuda->kept = 0;
+        cuda->kept_host = malloc(memory->total);
+        if (!cuda->kept_host)
+            return KG_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < memory->extent_count; i++) {
+        const struct replay_extent *e = &memory->extents[i];
+        if (cuda->kept)
+            TRY("copy",
+                real.cuMemcpyDtoDAsync_v2(cuda->kept + e->at, e->address, e->size, cuda->stream));
+        else
+            TRY("copy", real.cuMemcpyDtoH_v2(cuda->kept_host + e->at, e->address, e->size));
+    }
+    TRY("copy", real.cuStreamSynchronize(cuda->stream));
+    return KG_OK;
+}
+
+/* Enqueued on the launches' own stream: no waiting. */
+static kg_status cuda_restore(struct replay_device *device)
+{
+    struct cuda *cuda = (struct cuda *)device;
+    const struct replay_memory *memory = cuda->memory;
+    for (uint32_t i = 0; i < memory->extent_count; i++) {
+        const struct replay_extent *e = &memory->extents[i];
+        if (cuda->kept)
+            TRY("copy",
+                real.cuMemcpyDtoDAsync_v2(e->address, cuda->kept + e->at, e->size, cuda->stream));
+        else
+            TRY("copy", real.cuMemcpyHtoDAsync_v2(e->address, cuda->kept_host + e->at, e->size,
+                                                  cuda->stream));
+    }
+    return KG_OK;
+}
+
+static kg_status cuda_sample(struct replay_device *device, enum side side, bool cold,
+                             unsigned batch, double *ns)
+{
+    struct cuda *cuda = (struct cuda *)device;
+    float milliseconds = 0;
+    if (cold && cuda->flush)
+        TRY("flush", real.cuMemsetD8Async(cuda->flush, ++cuda->flush_value, cuda->flush_bytes,
+                                          cuda->stream));
+    TRY("event", real.cuEventRecord(cuda->start, cuda->stream));
+    for (unsigned i = 0; i < batch; i++)
+        TRY("launch", enqueue(cuda, side));
+    TRY("event", real.cuEventRecord(cuda->stop, cuda->stream));
+    TRY("launch", real.cuEventSynchronize(cuda->stop));
+    TRY("event", real.cuEventElapsedTime(&milliseconds, cuda->start, cuda->stop));
+    *ns = (double)milliseconds * 1e6 / batch;
+    return KG_OK;
+}
+
+/* ---- opening -----------------------------------------------------------------------------------
+ */
+
+/* The capture's own device, else one that is equal in all that the hardware key holds. */
+static kg_status pick_device(struct cuda *cuda)
+{
+    struct kg_id wanted, key;
+    int count = 0;
+    bool found = false;
+    TRY("cuInit", real.cuInit(0));
+    TRY("cuDeviceGetCount", real.cuDeviceGetCount(&count));
+    hardware_key(&cuda->capture->hardware, &wanted);
+    for (int i = 0; i < count; i++) {
+        struct kg_hardware hardware;
+        CUdevice device;
+        TRY("cuDeviceGet", real.cuDeviceGet(&device, i));
+        if (real_hardware(device, &hardware) != KG_OK)
+            continue;
+        hardware_key(&hardware, &key);
+        bool same = !strcmp(hardware.uuid, cuda->capture->hardware.uuid);
+        if (!id_equal(&key, &wanted) || (found && !same))
+            continue;
+        found = true;
+        cuda->handle = device;
+        cuda->hardware = hardware;
+        if (same)
+            break;
+    }
+    if (found)
+        return KG_OK;
+    snprintf(cuda->device.error, sizeof cuda->device.error,
+             "no device here is a %s (%s), on which the launch was captured",
+             cuda->capture->hardware.name, cuda->capture->hardware.arch);
+    return KG_NO_DRIVER;
+}
+
+static int attribute(const struct cuda *cuda, CUdevice_attribute which)
+{
+    int value = 0;
+    return real.cuDeviceGetAttribute(&value, which, cuda->handle) == CUDA_SUCCESS ? value : 0;
+}
+
+static kg_status limit(struct cuda *cuda, CUlimit which, uint64_t wanted, const char *what)
+{
+    size_t present = 0;
+    if (!wanted || (real.cuCtxGetLimit(&present, which) == CUDA_SUCCESS && present >= wanted))
+        return KG_OK;
+    TRY(what, real.cuCtxSetLimit(which, wanted));
+    return KG_OK;
+}
+
+static kg_status open_context(struct cuda *cuda)
+{
+    CUcontext context;
+    TRY("context", real.cuDevicePrimaryCtxRetain(&context, cuda->handle));
+    TRY("context", real.cuCtxSetCurrent(context));
+    const struct kg_capture *capture = cuda->capture;
+    kg_status status = limit(cuda, CU_LIMIT_STACK_SIZE, capture->stack_limit, "stack limit");
+    if (status == KG_OK)
+        status = limit(cuda, CU_LIMIT_PRINTF_FIFO_SIZE, capture->printf_limit, "printf limit");
+    if (status == KG_OK)
+        status = limit(cuda, CU_LIMIT_MALLOC_HEAP_SIZE, capture->heap_limit, "heap limit");
+    return status;
+}
+
+/* Reserves [low, high), whole windows, at just this address. */
+static kg_status reserve(struct cuda *cuda, uint64_t low, uint64_t high)
+{
+    CUdeviceptr got = 0;
+    TRY("address reservation", real.cuMemAddressReserve(&got, high - low, window_bytes, low, 0));
+    if (got == low)
+        return KG_OK;
+    snprintf(cuda->device.error, sizeof cuda->device.error,
+             "the captured addresses 0x%" PRIx64 " to 0x%" PRIx64
+             " are taken in the replay's process",
+             low, high);
+    return KG_DRIVER;
+}
+
+/* Extents are sorted; those in the same or in touching windows share one reservation. */
+static kg_status reserve_all(struct cuda *cuda)
+{
+    const struct replay_memory *memory = cuda->memory;
+    uint64_t low = 0, high = 0;
+    for (uint32_t i = 0; i < memory->extent_count; i++) {
+        const struct replay_extent *e = &memory->extents[i];
+        uint64_t first = e->address / window_bytes * window_bytes;
+        uint64_t last = (e->address + e->size + window_bytes - 1) / window_bytes * window_bytes;
+        if (high && first <= high) {
+            high = last > high ? last : high;
+            continue;
+        }
+        kg_status status = high ? reserve(cuda, low, high) : KG_OK;
+        if (status != KG_OK)
+            return status;
+        low = first;
+        high = last;
+    }
+    return high ? reserve(cuda, low, high) : KG_OK;
+}
+
+static CUmemAllocationProp physical(const struct cuda *cuda)
+{
+    return (CUmemAllocationProp){
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda->handle}};
+}
+
+static kg_status map_all(struct cuda *cuda)
+{
+    const struct replay_memory *memory = cuda->memory;
+    CUmemAllocationProp prop = physical(cuda);
+    CUmemAccessDesc access = {.location = prop.location,
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    for (uint32_t i = 0; i < memory->extent_count; i++) {
+        const struct replay_extent *e = &memory->extents[i];
+        CUmemGenericAllocationHandle handle;
+        TRY("physical memory", real.cuMemCreate(&handle, e->size, &prop, 0));
+        TRY("mapping", real.cuMemMap(e->address, e->size, 0, handle, 0));
+        TRY("mapping", real.cuMemSetAccess(e->address, e->size, &access, 1));
+        TRY("mapping", real.cuMemRelease(handle)); /* the mapping keeps it */
+    }
+    return KG_OK;
+}
+
+static kg_status load(struct cuda *cuda, enum side side, const void *image, const char *entry)
+{
+    const struct kg_capture *capture = cuda->capture;
+    TRY(side ? "loading the variant" : "loading the original",
+        real.cuModuleLoadData(&cuda->modules[side], image));
+    TRY(side ? "the variant's entry" : "the original's entry",
+        real.cuModuleGetFunction(&cuda->functions[side], cuda->modules[side], entry));
+    CUfunction function = cuda->functions[side];
+    static const CUfunction_attribute wanted[4] = {
+        CU_FUNC_ATTRIBUTE_NUM_REGS, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+        CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK};
+    int values[4] = {0};
+    for (unsigned i = 0; i < 4; i++)
+        TRY("function attributes", real.cuFuncGetAttribute(&values[i], wanted[i], function));
+    cuda->device.footprint[side] = (struct replay_footprint){
+        (uint32_t)values[0], (uint32_t)values[1], (uint32_t)values[2], (uint32_t)values[3]};
+    uint32_t shared = side == ORIGINAL ? capture->max_dynamic_shared : cuda->launches[side].shared;
+    if (side == ORIGINAL ? shared : shared > 48 << 10)
+        TRY("shared memory attribute",
+            real.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                    (int)shared));
+    if (side == ORIGINAL && capture->carveout >= 0)
+        TRY("carve-out attribute",
+            real.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                                    capture->carveout));
+    return KG_OK;
+}
+
+/* The original's variables: captured ones become extents, so that they are set and watched like all
+ * memory; those that the variant wants give it their addresses. */
+static kg_status find_globals(struct cuda *cuda)
+{
+    const struct kg_capture *capture = cuda->capture;
+    CUdeviceptr address;
+    size_t size;
+    for (uint32_t i = 0; i < capture->region_count; i++) {
+        const struct capture_region *region = &capture->regions[i];
+        if (region->kind != CAPTURE_GLOBAL || !region->size)
+            continue;
+        TRY("the original's variable",
+            real.cuModuleGetGlobal_v2(&address, &size, cuda->modules[ORIGINAL], region->name));
+        kg_status status = size == region->size
+                               ? memory_global(cuda->memory, region->name, address, size)
+                               : KG_BAD_INPUT;
+        if (status != KG_OK) {
+            snprintf(cuda->device.error, sizeof cuda->device.error,
+                     "variable %s has %zu bytes, %" PRIu64 " were captured", region->name, size,
+                     region->size);
+            return status;
+        }
+    }
+    for (uint32_t i = 0; i < cuda->request->global_count; i++)
+        TRY("the original's variable",
+            real.cuModuleGetGlobal_v2(&cuda->globals[i], &size, cuda->modules[ORIGINAL],
+                                      cuda->request->globals[i]));
+    return KG_OK;
+}
+
+static kg_status bind_params(struct cuda *cuda)
+{
+    const struct kg_capture *capture = cuda->capture;
+    if (capture->args.size > sizeof cuda->args || capture->param_count > 64)
+        return KG_LIMIT;
+    if (capture->args.size)
+        memcpy(cuda->args, capture->args.data, capture->args.size);
+    for (uint32_t i = 0; i < capture->param_count; i++) {
+        const struct kg_param *param = &capture->params[i];
+        if (param->offset > capture->args.size || param->size > capture->args.size - param->offset)
+            return KG_BAD_INPUT;
+        cuda->params[ORIGINAL][i] = cuda->params[VARIANT][i] = cuda->args + param->offset;
+    }
+    for (uint32_t i = 0; i < cuda->request->global_count; i++)
+        cuda->params[VARIANT][capture->param_count + i] = &cuda->globals[i];
+    return KG_OK;
+}
+
+static kg_status make_clock(struct cuda *cuda)
+{
+    TRY("stream", real.cuStreamCreate(&cuda->stream, CU_STREAM_NON_BLOCKING));
+    TRY("event", real.cuEventCreate(&cuda->start, CU_EVENT_DEFAULT));
+    TRY("event", real.cuEventCreate(&cuda->stop, CU_EVENT_DEFAULT));
+    if (cuda->device.exact_clock)
+        return KG_OK; /* a model without a cache */
+    int l2 = attribute(cuda, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+    cuda->flush_bytes = l2 > 0 ? 2 * (size_t)l2 : 64u << 20;
+    TRY("scratch memory", real.cuMemAlloc_v2(&cuda->flush, cuda->flush_bytes));
+    return KG_OK;
+}
+
+static kg_status plan(struct cuda *cuda)
+{
+    size_t granule = 0, free_bytes = 0, all = 0;
+    CUmemAllocationProp prop = physical(cuda);
+    TRY("granularity",
+        real.cuMemGetAllocationGranularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    if (!granule || window_bytes % granule)
+        return KG_UNSUPPORTED;
+    kg_status status = memory_plan(cuda->memory, cuda->capture, granule, window_bytes);
+    if (status != KG_OK)
+        return status;
+    TRY("free memory", real.cuMemGetInfo_v2(&free_bytes, &all));
+    if (free_bytes / 2 > cuda->memory->total)
+        return KG_OK;
+    snprintf(cuda->device.error, sizeof cuda->device.error,
+             "%zu MiB of device memory are free, the replay needs %zu", free_bytes >> 20,
+             cuda->memory->total >> 19);
+    return KG_NO_MEMORY;
+}
+
+static kg_status open_all(struct cuda *cuda, const struct kg_bytes *code)
+{
+    const struct kg_capture *capture = cuda->capture;
+    kg_status status = real_open(NULL);
+    if (status != KG_OK) {
+        snprintf(cuda->device.error, sizeof cuda->device.error, "%s", status_text(status));
+        return status;
+    }
+    if ((status = pick_device(cuda)) != KG_OK || (status = open_context(cuda)) != KG_OK ||
+        (status = plan(cuda)) != KG_OK || (status = reserve_all(cuda)) != KG_OK ||
+        (status = map_all(cuda)) != KG_OK)
+        return status;
+    cuda->device.exact_clock = !strcmp(cuda->hardware.vendor, "softgpu");
+    int shared = attribute(cuda, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    cuda->device.shared_limit = shared > 0 ? (uint32_t)shared : 0;
+    if ((status = load(cuda, ORIGINAL, cuda->image, capture->entry)) != KG_OK ||
+        (status = find_globals(cuda)) != KG_OK || (status = bind_params(cuda)) != KG_OK)
+        return status;
+    if (code && load(cuda, VARIANT, code->data, cuda->request->entry) != KG_OK)
+        return KG_REFUSED; /* the candidate's own fault, unlike all else here */
+    return make_clock(cuda);
+}
+
+kg_status cuda_open(const struct kg_capture *capture, const struct replay_request *request,
+                    const struct kg_bytes *code, struct replay_memory *memory,
+                    struct replay_device **out, char *reason, size_t reason_size)
+{
+    struct cuda *cuda = calloc(1, sizeof *cuda);
+    if (!cuda)
+        return KG_NO_MEMORY;
+    cuda->device = (struct replay_device){.read = cuda_read,
+                                          .write = cuda_write,
+                                          .launch = cuda_launch,
+                                          .keep = cuda_keep,
+                                          .restore = cuda_restore,
+                                          .sample = cuda_sample};
+    cuda->capture = capture;
+    cuda->request = request;
+    cuda->memory = memory;
+    cuda->launches[ORIGINAL] = capture->launch;
+    cuda->launches[VARIANT] = request->launch;
+    cuda->image = calloc(1, capture->image_size + 1); /* aligned, and PTX ends with a NUL */
+    if (cuda->image)
+        memcpy(cuda->image, capture->image, capture->image_size);
+    kg_status status = cuda->image ? open_all(cuda, code) : KG_NO_MEMORY;
+    if (status != KG_OK) {
+        snprintf(reason, reason_size, "%s",
+                 *cuda->device.error ? cuda->device.error : status_text(status));
+        cuda_close(&cuda->device);
+        return status;
+    }
+    *out = &cuda->device;
+    return KG_OK;
+}
+
+/* The driver's own objects go with the process. The original's module may still look at `image`:
+ * nothing is launched after this. */
+void cuda_close(struct replay_device *device)
+{
+    struct cuda *cuda = (struct cuda *)device;
+    if (!cuda)
+        return;
+    free(cuda->kept_host);
+    free(cuda->image);
+    free(cuda);
+}

@@ -1,0 +1,465 @@
+/* The gates over a device in memory whose kernels are C functions: right variants pass, each
+ * hostile kind is refused by the gate named here, and switching that gate off changes the verdict.
+ * A trial runs in a forked process and reports over a pipe, as the replay child does, so crashes
+ * and endless loops are judged by the worker's own code. */
+#include "test.h"
+#include "tune/replay.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { N = 5000, THREADS = 256, GRANULE = 65536, WINDOW = 1 << 20, REPEATS = 5 };
+#define BASE UINT64_C(0x7e8000000000)
+#define X_AT (BASE + 4096)            /* input, N floats */
+#define Y_AT (BASE + WINDOW + 0x8000) /* output, N floats: starts inside a granule */
+
+typedef void kernel(const float *x, float *y);
+
+/* ---- originals ---------------------------------------------------------------------------------
+ */
+
+static void out_of_place(const float *x, float *y)
+{
+    for (int i = 0; i < N; i++)
+        y[i] = 2 * x[i] + 1;
+}
+
+static void in_place(const float *x, float *y)
+{
+    for (int i = 0; i < N; i++)
+        y[i] += x[i];
+}
+
+static void every_second_byte(const float *x, float *y)
+{
+    for (int i = 0; i < N * 4; i += 2)
+        ((unsigned char *)y)[i] = (unsigned char)(((const unsigned char *)x)[i] * 3 + 1);
+}
+
+static void reverses(const float *x, float *y)
+{
+    for (int i = 0; i < N; i++)
+        y[i] = x[N - 1 - i];
+}
+
+static void unsteady(const float *x, float *y)
+{
+    static int calls;
+    out_of_place(x, y);
+    y[17] += (float)calls++;
+}
+
+static void beyond_capture(const float *x, float *y)
+{
+    out_of_place(x, y);
+    y[N + 3] = 1;
+}
+
+static void reads_beyond(const float *x, float *y)
+{
+    out_of_place(x, y);
+    memcpy(&y[5], &x[N + 1], 4);
+}
+
+static void zeros(const float *x, float *y)
+{
+    memset(y, 0, N * sizeof *y);
+}
+
+static void copies(const float *x, float *y)
+{
+    memcpy(y, x, N * sizeof *y);
+}
+
+static void writes_nothing(const float *x, float *y)
+{
+}
+
+/* ---- variants ----------------------------------------------------------------------------------
+ */
+
+static kernel *base; /* the original that the hostile variants imitate */
+static unsigned variant_calls;
+
+static void skips_last(const float *x, float *y)
+{
+    float last = y[N - 1];
+    base(x, y);
+    y[N - 1] = last;
+}
+
+static void one_too_many(const float *x, float *y)
+{
+    base(x, y);
+    y[N] = 2 * x[N] + 1;
+}
+
+static void misses_tail(const float *x, float *y)
+{
+    float tail[N % THREADS];
+    memcpy(tail, y + N / THREADS * THREADS, sizeof tail);
+    base(x, y);
+    memcpy(y + N / THREADS * THREADS, tail, sizeof tail);
+}
+
+static void wrong_block(const float *x, float *y)
+{
+    base(x, y);
+    for (int i = 3 * THREADS; i < 4 * THREADS; i++)
+        y[i] = x[i];
+}
+
+static void past_the_end(const float *x, float *y)
+{
+    base(x, y);
+    for (int i = 0; i < 300; i++)
+        y[N + 100 + i] = 0;
+}
+
+static void before_the_start(const float *x, float *y)
+{
+    base(x, y);
+    y[-1] = 3;
+}
+
+static void endless(const float *x, float *y)
+{
+    struct timespec nap = {1, 0}; /* over the limit, but it ends, for the run without the gate */
+    if (variant_calls == 1)
+        nanosleep(&nap, NULL);
+    base(x, y);
+}
+
+static void illegal(const float *x, float *y)
+{
+    base(x, y);
+    *(volatile float *)(BASE + 8 * WINDOW) = 1;
+}
+
+static void spoils_input(const float *x, float *y)
+{
+    base(x, y);
+    ((float *)x)[9] = 0;
+}
+
+static void flaky(const float *x, float *y)
+{
+    base(x, y);
+    if (variant_calls == 5)
+        y[40] += 1;
+}
+
+static void lazy_when_timed(const float *x, float *y)
+{
+    if (variant_calls <= 2 + REPEATS)
+        base(x, y);
+}
+
+static void slightly_off(const float *x, float *y)
+{
+    base(x, y);
+    for (int i = 0; i < N; i++)
+        y[i] *= 1.0001f;
+}
+
+/* ---- the device --------------------------------------------------------------------------------
+ */
+
+struct fake {
+    struct replay_device device;
+    kernel *kernels[2];
+    double ns[2];
+    const struct replay_memory *memory;
+    unsigned char *kept;
+    bool refuse; /* the variant's launches fail, as the driver reports an illegal address */
+};
+
+static kg_status fake_read(struct replay_device *device, uint64_t address, void *out, size_t size)
+{
+    memcpy(out, (const void *)(uintptr_t)address, size);
+    return KG_OK;
+}
+
+static kg_status fake_write(struct replay_device *device, uint64_t address, const void *data,
+                            size_t size)
+{
+    memcpy((void *)(uintptr_t)address, data, size);
+    return KG_OK;
+}
+
+static kg_status fake_launch(struct replay_device *device, enum side side)
+{
+    struct fake *fake = (struct fake *)device;
+    variant_calls += side == VARIANT;
+    if (side == VARIANT && fake->refuse) {
+        snprintf(device->error, sizeof device->error, "launch: CUDA_ERROR_ILLEGAL_ADDRESS");
+        return KG_DRIVER;
+    }
+    fake->kernels[side]((const float *)X_AT, (float *)Y_AT);
+    return KG_OK;
+}
+
+static kg_status fake_keep(struct replay_device *device)
+{
+    struct fake *fake = (struct fake *)device;
+    if (!fake->kept)
+        fake->kept = malloc(fake->memory->total);
+    for (uint32_t i = 0; fake->kept && i < fake->memory->extent_count; i++) {
+        const struct replay_extent *e = &fake->memory->extents[i];
+        memcpy(fake->kept + e->at, (const void *)(uintptr_t)e->address, e->size);
+    }
+    return fake->kept ? KG_OK : KG_NO_MEMORY;
+}
+
+static kg_status fake_restore(struct replay_device *device)
+{
+    struct fake *fake = (struct fake *)device;
+    for (uint32_t i = 0; i < fake->memory->extent_count; i++) {
+        const struct replay_extent *e = &fake->memory->extents[i];
+        memcpy((void *)(uintptr_t)e->address, fake->kept + e->at, e->size);
+    }
+    return KG_OK;
+}
+
+static kg_status fake_sample(struct replay_device *device, enum side side, bool cold,
+                             unsigned batch, double *ns)
+{
+    struct fake *fake = (struct fake *)device;
+    *ns = fake->ns[side];
+    return fake_launch(device, side);
+}
+
+/* ---- a case ------------------------------------------------------------------------------------
+ */
+
+struct fixture {
+    float x[N], y[N];
+    struct capture_region regions[2];
+    struct capture_pointer pointers[2];
+    struct kg_capture capture;
+};
+
+static void fixture_make(struct fixture *f, kernel *original, bool stale)
+{
+    *f = (struct fixture){0};
+    for (int i = 0; i < N; i++) {
+        f->x[i] = (float)(int)(random_word(1, (uint64_t)i) % 1000) - 500;
+        f->y[i] = (float)(int)(random_word(2, (uint64_t)i) % 1000) - 500;
+    }
+    if (stale)
+        original(f->x, f->y); /* the app's last iteration left the same result */
+    f->regions[0] = (struct capture_region){.address = X_AT,
+                                            .size = sizeof f->x,
+                                            .allocation = X_AT,
+                                            .allocation_size = sizeof f->x,
+                                            .data = (const unsigned char *)f->x};
+    f->regions[1] = (struct capture_region){.address = Y_AT,
+                                            .size = sizeof f->y,
+                                            .allocation = Y_AT,
+                                            .allocation_size = sizeof f->y,
+                                            .data = (const unsigned char *)f->y};
+    f->pointers[1] = (struct capture_pointer){.param = 1, .region = 1};
+    f->capture = (struct kg_capture){.region_count = 2,
+                                     .regions = f->regions,
+                                     .pointer_count = 2,
+                                     .pointers = f->pointers,
+                                     .launch = {{20, 1, 1}, {THREADS, 1, 1}, 0}};
+}
+
+struct request {
+    kernel *original, *variant;
+    double ns[2];
+    const char *off;
+    bool stale, refuse, spill;
+    double relative;
+};
+
+static int child(const struct request *request, int fd)
+{
+    static struct fixture fixture;
+    struct replay_memory memory;
+    struct fake fake = {.device = {.read = fake_read,
+                                   .write = fake_write,
+                                   .launch = fake_launch,
+                                   .keep = fake_keep,
+                                   .restore = fake_restore,
+                                   .sample = fake_sample,
+                                   .exact_clock = true,
+                                   .footprint[VARIANT].local_bytes = request->spill ? 8 : 0},
+                        .kernels = {request->original, request->variant},
+                        .ns = {request->ns[0], request->ns[1]},
+                        .memory = &memory,
+                        .refuse = request->refuse};
+    void *windows = mmap((void *)(uintptr_t)BASE, 4 * WINDOW, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    base = request->original;
+    fixture_make(&fixture, request->original, request->stale);
+    if (windows == MAP_FAILED || memory_plan(&memory, &fixture.capture, GRANULE, WINDOW) != KG_OK ||
+        memory_create(&memory) != KG_OK)
+        return 9;
+    struct trial trial = {.device = &fake.device,
+                          .memory = &memory,
+                          .variant = fixture.capture.launch,
+                          .accuracy = {request->relative, ELEMENT_F32},
+                          .gates_off = request->off,
+                          .repeats = REPEATS,
+                          .variant_limit_ms = 400,
+                          .lines = fd};
+    return trial_run(&trial) == KG_IO;
+}
+
+static kg_status judge(const struct request *request, struct verdict *out)
+{
+    int ends[2];
+    bool ended;
+    *out = (struct verdict){0};
+    if (pipe(ends))
+        return KG_IO;
+    fflush(NULL);
+    struct replay_run run = {.fd = ends[0],
+                             .deadline_ns = now_ns() + UINT64_C(60000000000),
+                             .deadline_off = name_listed(request->off, "deadline")};
+    run.pid = fork();
+    if (!run.pid)
+        _exit(child(request, ends[1]));
+    close(ends[1]);
+    kg_status status = replay_wait(&run, NULL, out, &ended);
+    CHECK(ended);
+    replay_end(&run);
+    return status;
+}
+
+/* Expects the verdict, and that without its gate there is another. */
+static void expect(const char *what, struct request request, kg_status status, const char *gate,
+                   const char *words)
+{
+    struct verdict verdict;
+    if (request.ns[0] <= 0)
+        request.ns[0] = 2000, request.ns[1] = 1000;
+    kg_status got = judge(&request, &verdict);
+    if (!CHECK(got == status) || !CHECK(!strcmp(verdict.gate, gate)) ||
+        !CHECK(strstr(verdict.reason, words)))
+        fprintf(stderr, "  %s: %s, gate %s: %s\n", what, status_text(got), verdict.gate,
+                verdict.reason);
+    free(verdict.evidence);
+    if (!*gate)
+        return;
+    request.off = gate;
+    judge(&request, &verdict);
+    if (!CHECK(strcmp(verdict.gate, gate)))
+        fprintf(stderr, "  %s: gate %s still refuses when it is off\n", what, gate);
+    free(verdict.evidence);
+}
+
+/* A child that dies is refused as well; that cannot be switched off. */
+static void crash(kernel *original)
+{
+    struct request request = {.original = original, .variant = illegal, .ns = {2000, 1000}};
+    struct verdict verdict;
+    CHECK(judge(&request, &verdict) == KG_REFUSED);
+    CHECK(!strcmp(verdict.gate, "fault"));
+    CHECK(strstr(verdict.reason, "while the variant ran"));
+    free(verdict.evidence);
+}
+
+static void hostile(void)
+{
+    kernel *kernels[2] = {out_of_place, in_place};
+    for (int k = 0; k < 2; k++) {
+        kernel *o = kernels[k];
+        /* in place, what is not written shows in the comparison: the old content is an input */
+        const char *unwritten = k ? "compare" : "poison";
+        struct request r = {.original = o};
+#define HOSTILE(function, gate, words)                                                             \
+    r.variant = function;                                                                          \
+    expect(#function, r, KG_REFUSED, gate, words)
+        HOSTILE(skips_last, unwritten, "parameter 1 + 19996");
+        HOSTILE(one_too_many, "memory", "0 bytes past the end of parameter 1's buffer");
+        HOSTILE(misses_tail, unwritten, "parameter 1 + 19456");
+        HOSTILE(wrong_block, "compare", "block 3 if");
+        HOSTILE(past_the_end, "memory", "400 bytes past the end of parameter 1's buffer");
+        HOSTILE(before_the_start, "memory", "past the end of parameter 0");
+        HOSTILE(writes_nothing, unwritten, "parameter 1");
+        HOSTILE(spoils_input, "memory", "parameter 0 + 3");
+        HOSTILE(flaky, "repeat", "another result at parameter 1 + 16");
+        HOSTILE(lazy_when_timed, "timed", "a timed launch gave another result");
+        r.variant = endless;
+        expect("endless", r, KG_TIMEOUT, "deadline", "did not end");
+        r.variant = o;
+        r.refuse = true;
+        expect("illegal address", r, KG_REFUSED, "fault", "ILLEGAL_ADDRESS");
+        r.refuse = false;
+        crash(o);
+        r.spill = true;
+        expect("local memory", r, KG_REFUSED, "admission", "local memory");
+    }
+    struct request r = {.original = out_of_place, .variant = writes_nothing, .stale = true};
+    expect("nothing, over the right result", r, KG_REFUSED, "poison", "depends on what stood");
+}
+
+static void honest(void)
+{
+    struct request r = {.original = out_of_place, .variant = out_of_place};
+    expect("right", r, KG_OK, "", "");
+    r.stale = true;
+    expect("right, over the right result", r, KG_OK, "", "");
+    r = (struct request){.original = in_place, .variant = in_place};
+    expect("right in place", r, KG_OK, "", "");
+    r = (struct request){.original = every_second_byte, .variant = every_second_byte};
+    expect("right on bytes", r, KG_OK, "", "");
+    r.ns[0] = 1000, r.ns[1] = 990;
+    expect("not faster", r, KG_SLOWER, "time", "no gain, ratio 1.01 [1.01, 1.01]");
+    r = (struct request){.original = out_of_place, .variant = slightly_off};
+    expect("inexact", r, KG_REFUSED, "compare", "wrong result");
+    r.relative = 1e-3;
+    expect("inexact as allowed", r, KG_OK, "", "");
+    r.variant = wrong_block;
+    expect("wrong within rel", r, KG_REFUSED, "compare", "wrong result");
+}
+
+static void unverifiable(void)
+{
+    struct request r = {.original = unsteady, .variant = out_of_place};
+    expect("unsteady", r, KG_NOT_ELIGIBLE, "replay", "vary from run to run");
+    r.original = beyond_capture;
+    expect("beyond the capture", r, KG_NOT_ELIGIBLE, "replay", "not captured");
+    r.original = reads_beyond;
+    expect("reads beyond", r, KG_NOT_ELIGIBLE, "replay", "not captured");
+    r.original = r.variant = zeros;
+    expect("zeros", r, KG_NOT_ELIGIBLE, "vacuity", "writes zeros would pass");
+    r.original = r.variant = copies;
+    expect("copies", r, KG_NOT_ELIGIBLE, "vacuity", "copies buffer 0 to 1 would pass");
+    r.original = r.variant = writes_nothing;
+    expect("nothing", r, KG_NOT_ELIGIBLE, "vacuity", "writes nothing");
+}
+
+/* The evidence says which bytes were found written and which poisoned. */
+static void written(kernel *original, bool stale, long bytes, long poisoned)
+{
+    struct request request = {
+        .original = original, .variant = original, .ns = {2000, 1000}, .stale = stale};
+    struct verdict verdict;
+    CHECK(judge(&request, &verdict) == KG_OK);
+    json_t *json = verdict.evidence ? json_loads(verdict.evidence, 0, NULL) : NULL;
+    if (!CHECK(json_integer_value(json_object_get(json, "written_bytes")) == bytes) ||
+        !CHECK(json_integer_value(json_object_get(json, "poisoned_bytes")) == poisoned))
+        fprintf(stderr, "  evidence: %s\n", verdict.evidence);
+    CHECK(json_array_size(json_object_get(json, "seeds")) == 4);
+    json_decref(json);
+    free(verdict.evidence);
+}
+
+int main(void)
+{
+    honest();
+    hostile();
+    unverifiable();
+    written(out_of_place, false, 4 * N, 4 * N);
+    written(out_of_place, true, 4 * N, 4 * N);
+    written(in_place, false, 4 * N, 0);
+    written(every_second_byte, true, 2 * N, 2 * N);
+    written(reverses, true, 4 * N, 4 * N);
+    return test_result();
+}
