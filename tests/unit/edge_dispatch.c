@@ -1,0 +1,304 @@
+/* The hot path against a driver of six functions: which guard holds, with which reason it does not,
+ * what a variant is launched with, and that a variant which cannot be launched gives way. */
+#include "app/dispatch.h"
+
+#include <string.h>
+
+#include "test.h"
+
+static struct {
+    CUfunction function;
+    struct kg_launch shape;
+    CUstream stream;
+    void *arguments[8];
+    unsigned count, originals;
+} seen;
+static CUresult variant_answer, original_answer;
+static CUcontext current;
+
+static CUresult fake_launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                            unsigned by, unsigned bz, unsigned shared, CUstream stream,
+                            void **params, void **extra)
+{
+    seen.function = f;
+    seen.shape = (struct kg_launch){{gx, gy, gz}, {bx, by, bz}, shared};
+    seen.stream = stream;
+    memcpy(seen.arguments, params, sizeof seen.arguments);
+    seen.count++;
+    return variant_answer;
+}
+
+static CUresult fake_current(CUcontext *out)
+{
+    *out = current;
+    return CUDA_SUCCESS;
+}
+
+static CUresult original(const struct launch *launch)
+{
+    seen.originals++;
+    return original_answer;
+}
+
+/* kernel(float *a, float *b, struct { int n; short m; char c; } s, double x) */
+static const struct kg_param params[] = {{0, 8}, {8, 8}, {16, 8}, {24, 8}};
+static struct kernel kernel = {.modelled = true, .param_count = 4, .params = params};
+static struct kg_scalar scalars[] = {{2, 0, 4, 100}, {2, 4, 2, 7}, {2, 6, 1, 200}, {3, 0, 8, 0}};
+static struct kg_pointer pointers[] = {{0, 0, 16, 0, 400}, {1, 0, 4, -4, 404}};
+static struct kg_overlap overlap = {0, 1, 200};
+
+static struct {
+    uint64_t a, b;
+    struct {
+        int n;
+        short m;
+        unsigned char c;
+    } s;
+    double x;
+} values;
+static void *arguments[] = {&values.a, &values.b, &values.s, &values.x, NULL, NULL, NULL, NULL};
+static struct launch launch;
+
+/* Two entries: the first for 8 blocks, the second for 16. */
+static struct {
+    struct swap head;
+    struct swap_entry entries[2];
+} table;
+static struct swap *const swap = (struct swap *)&table;
+
+static void reset(void)
+{
+    memset(&seen, 0, sizeof seen);
+    variant_answer = original_answer = CUDA_SUCCESS;
+    values.a = 0x10000;
+    values.b = 0x20000;
+    values.s.n = 100;
+    values.s.m = 7;
+    values.s.c = 200;
+    scalars[3].value = 0;
+    values.x = 2.5;
+    memcpy(&scalars[3].value, &values.x, 8);
+    launch = (struct launch){
+        .function = (CUfunction)0x100,
+        .shape = {{8, 1, 1}, {256, 1, 1}, 0},
+        .explicit_stream = CU_STREAM_LEGACY,
+        .params = arguments,
+        .run = original,
+    };
+    table.head.count = 2;
+    for (int i = 0; i < 2; i++)
+        swap->entries[i] = (struct swap_entry){
+            .function = (CUfunction)(uintptr_t)(0x200 + i),
+            .launch = {{2, 1, 1}, {512, 1, 1}, 1024},
+            .signature = {.launch = {{i ? 16 : 8, 1, 1}, {256, 1, 1}, 0},
+                          .scalar_count = 4,
+                          .pointer_count = 2,
+                          .scalars = scalars,
+                          .pointers = pointers},
+            .global_count = 2,
+            .globals = {0x7000, 0x8000},
+        };
+    memset((char *)&kernel + offsetof(struct kernel, launches), 0,
+           offsetof(struct kernel, param_count) - offsetof(struct kernel, launches));
+    atomic_store(&kernel.slow_at, UINT64_MAX);
+    atomic_store(&kernel.failed, NULL);
+    atomic_store(&kernel.swap, swap);
+}
+
+static int reason(void)
+{
+    enum refusal why;
+    return swap_match(swap, &kernel, &launch, &why) ? -1 : (int)why;
+}
+
+static void guards(void)
+{
+    reset();
+    CHECK(reason() == -1);
+    launch.shape.grid.x = 16; /* the second entry's */
+    enum refusal why;
+    CHECK(swap_match(swap, &kernel, &launch, &why) == &swap->entries[1]);
+    launch.shape.grid.x = 17;
+    CHECK(reason() == REFUSED_SHAPE);
+    reset();
+    launch.shape.shared = 4;
+    CHECK(reason() == REFUSED_SHAPE);
+    reset();
+    launch.attributes = 1;
+    CHECK(reason() == REFUSED_ATTRIBUTES);
+    reset();
+    values.s.n = 101;
+    CHECK(reason() == REFUSED_SCALAR);
+    reset();
+    values.s.m = 8;
+    CHECK(reason() == REFUSED_SCALAR);
+    reset();
+    values.s.c = 201;
+    CHECK(reason() == REFUSED_SCALAR);
+    reset();
+    values.x = 2.6;
+    CHECK(reason() == REFUSED_SCALAR);
+    reset();
+    values.a += 8;
+    CHECK(reason() == REFUSED_ALIGNMENT);
+    values.a += 8;
+    CHECK(reason() == -1);
+}
+
+static void reaches(void)
+{
+    reset();
+    values.b = values.a + 404; /* touches [a, a+400) and [b-4, b+404) */
+    CHECK(reason() == -1);
+    values.b -= 4;
+    CHECK(reason() == REFUSED_OVERLAP);
+    values.b = values.a - 404;
+    CHECK(reason() == -1);
+    values.b += 4;
+    CHECK(reason() == REFUSED_OVERLAP);
+    values.b = values.a;
+    CHECK(reason() == REFUSED_OVERLAP);
+    pointers[1].high = pointers[1].low; /* touches nothing: stands anywhere */
+    CHECK(reason() == -1);
+    pointers[1].high = 404;
+    for (int i = 0; i < 2; i++) {
+        swap->entries[i].signature.overlap_count = 1;
+        swap->entries[i].signature.overlaps = &overlap;
+    }
+    CHECK(reason() == REFUSED_OVERLAP);
+    values.b = values.a + 200; /* just as in the capture */
+    CHECK(reason() == -1);
+    values.b = values.a + 204;
+    CHECK(reason() == REFUSED_OVERLAP);
+    values.b = values.a + 4000; /* apart is another way, too */
+    CHECK(reason() == REFUSED_OVERLAP);
+}
+
+static void packed_arguments(void)
+{
+    reset();
+    char buffer[32];
+    memcpy(buffer, &values.a, 8);
+    memcpy(buffer + 8, &values.b, 8);
+    memcpy(buffer + 16, &values.s, 8);
+    memcpy(buffer + 24, &values.x, 8);
+    size_t size = sizeof buffer;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                     CU_LAUNCH_PARAM_END};
+    launch.params = NULL;
+    launch.extra = extra;
+    CHECK(reason() == -1);
+    CHECK(launch_argument(&kernel, &launch, 3) == buffer + 24);
+    CHECK(launch_argument(&kernel, &launch, 4) == NULL);
+    CHECK(dispatch_launch(&kernel, &launch) == CUDA_SUCCESS);
+    CHECK(seen.count == 1 && seen.arguments[2] == buffer + 16);
+    size = 31; /* the last parameter is not there: nothing beyond is read */
+    CHECK(launch_argument(&kernel, &launch, 3) == NULL);
+    CHECK(reason() == REFUSED_SCALAR);
+    extra[0] = (void *)0x77;
+    size = 32;
+    CHECK(launch_argument(&kernel, &launch, 0) == NULL);
+}
+
+static void variant_runs(void)
+{
+    reset();
+    CHECK(dispatch_launch(&kernel, &launch) == CUDA_SUCCESS);
+    CHECK(seen.count == 1 && seen.originals == 0);
+    CHECK(seen.function == (CUfunction)0x200 && seen.stream == CU_STREAM_LEGACY);
+    CHECK(!memcmp(&seen.shape, &swap->entries[0].launch, sizeof seen.shape));
+    CHECK(!memcmp(seen.arguments, arguments, 4 * sizeof *arguments));
+    CHECK(*(CUdeviceptr *)seen.arguments[4] == 0x7000);
+    CHECK(*(CUdeviceptr *)seen.arguments[5] == 0x8000);
+    CHECK(kernel.swapped == 1 && kernel.launches == 1 && kernel.first_swapped == 1);
+    values.s.n = 5;
+    CHECK(dispatch_launch(&kernel, &launch) == CUDA_SUCCESS);
+    CHECK(seen.originals == 1 && kernel.refused[REFUSED_SCALAR] == 1 && kernel.swapped == 1);
+    values.s.n = 100;
+    CHECK(dispatch_launch(&kernel, &launch) == CUDA_SUCCESS);
+    CHECK(kernel.swapped == 2 && kernel.first_swapped == 1 && kernel.launches == 3);
+    atomic_store(&kernel.swap, NULL);
+    CHECK(dispatch_launch(&kernel, &launch) == CUDA_SUCCESS);
+    CHECK(seen.originals == 2 && kernel.launches == 4);
+}
+
+static void variant_fails(void)
+{
+    reset();
+    variant_answer = original_answer = CUDA_ERROR_ILLEGAL_ADDRESS; /* an older fault of the app */
+    CHECK(dispatch_launch(&kernel, &launch) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(seen.originals == 1 && kernel.swap == swap && !kernel.failed);
+    original_answer = CUDA_SUCCESS;
+    variant_answer = CUDA_ERROR_INVALID_VALUE;
+    CHECK(dispatch_launch(&kernel, &launch) == CUDA_SUCCESS);
+    CHECK(seen.originals == 2 && kernel.swapped == 0);
+    CHECK(kernel.refused[REFUSED_ERROR] == 1 && kernel.failed == &swap->entries[0]);
+    CHECK(kernel.swap == NULL);
+    CHECK(dispatch_launch(&kernel, &launch) == CUDA_SUCCESS);
+    CHECK(seen.originals == 3 && seen.count == 2);
+}
+
+static void hostile_guards(void)
+{
+    reset();
+    struct kg_signature signature = swap->entries[0].signature;
+    CHECK(signature_fits(&kernel, &signature));
+    scalars[0].param = 4; /* no such parameter */
+    CHECK(!signature_fits(&kernel, &signature) && reason() == REFUSED_SCALAR);
+    scalars[0] = (struct kg_scalar){2, 6, 4, 100}; /* past the parameter's end */
+    CHECK(!signature_fits(&kernel, &signature) && reason() == REFUSED_SCALAR);
+    scalars[0] = (struct kg_scalar){2, 0, 9, 100};
+    CHECK(!signature_fits(&kernel, &signature) && reason() == REFUSED_SCALAR);
+    scalars[0] = (struct kg_scalar){2, 0, 4, 100};
+    pointers[0].align = 12;
+    CHECK(!signature_fits(&kernel, &signature));
+    pointers[0].align = 16;
+    pointers[0].param = 9;
+    CHECK(!signature_fits(&kernel, &signature) && reason() == REFUSED_ALIGNMENT);
+    pointers[0].param = 0;
+    overlap.b = 2;
+    signature.overlap_count = 1;
+    signature.overlaps = &overlap;
+    CHECK(!signature_fits(&kernel, &signature));
+    swap->entries[0].signature = swap->entries[1].signature = signature;
+    CHECK(reason() == REFUSED_OVERLAP);
+    overlap.b = 1;
+    signature = (struct kg_signature){.pointer_count = GUARD_POINTERS + 1, .pointers = pointers};
+    CHECK(!signature_fits(&kernel, &signature));
+    signature.launch = launch.shape;
+    table.head.count = 1;
+    swap->entries[0].signature = signature;
+    CHECK(reason() == REFUSED_ALIGNMENT);
+}
+
+/* Last: a process that saw two contexts stays wary. */
+static void contexts(void)
+{
+    reset();
+    kernel.context = (CUcontext)0x1;
+    current = (CUcontext)0x2;
+    context_seen((CUcontext)0x1);
+    context_seen(NULL);
+    context_seen((CUcontext)0x1);
+    CHECK(reason() == -1); /* one context: nobody asks which is current */
+    context_seen((CUcontext)0x2);
+    CHECK(reason() == REFUSED_ATTRIBUTES);
+    current = (CUcontext)0x1;
+    CHECK(reason() == -1);
+    kernel.context = current = NULL;
+    CHECK(reason() == REFUSED_ATTRIBUTES);
+}
+
+int main(void)
+{
+    real.cuLaunchKernel = fake_launch;
+    real.cuCtxGetCurrent = fake_current;
+    guards();
+    reaches();
+    packed_arguments();
+    variant_runs();
+    variant_fails();
+    hostile_guards();
+    contexts();
+    return test_result();
+}
