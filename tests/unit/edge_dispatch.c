@@ -60,11 +60,8 @@ static void *arguments[] = {&values.a, &values.b, &values.s, &values.x, NULL, NU
 static struct launch launch;
 
 /* Two entries: the first for 8 blocks, the second for 16. */
-static struct {
-    struct swap head;
-    struct swap_entry entries[2];
-} table;
-static struct swap *const swap = (struct swap *)&table;
+static _Alignas(8) char table[sizeof(struct swap) + 2 * sizeof(struct swap_entry)];
+static struct swap *const swap = (struct swap *)table;
 
 static void reset(void)
 {
@@ -85,7 +82,7 @@ static void reset(void)
         .params = arguments,
         .run = original,
     };
-    table.head.count = 2;
+    swap->count = 2;
     for (int i = 0; i < 2; i++)
         swap->entries[i] = (struct swap_entry){
             .function = (CUfunction)(uintptr_t)(0x200 + i),
@@ -266,7 +263,7 @@ static void hostile_guards(void)
     signature = (struct kg_signature){.pointer_count = GUARD_POINTERS + 1, .pointers = pointers};
     CHECK(!signature_fits(&kernel, &signature));
     signature.launch = launch.shape;
-    table.head.count = 1;
+    swap->count = 1;
     swap->entries[0].signature = signature;
     CHECK(reason() == REFUSED_ALIGNMENT);
 }
