@@ -1,0 +1,248 @@
+/* Which kernels matter: a few launches of each are timed by events around them, on the app's own
+ * stream; medians times launches give each kernel's share of the GPU time. Stands between dispatch
+ * and the driver on the slow path only. Never times a launch while its stream is being captured
+ * into a graph, never waits. */
+#include "app/inside.h"
+
+#include <string.h>
+
+enum {
+    BUDGET = 20,        /* samples in one tick of the watcher: 200 a second */
+    FIRST_COUNTED = 3,  /* launches before it load code and warm caches: not in the median */
+    ENOUGH = 3,         /* samples that make a median */
+    RETRY_CAPTURE = 16, /* launches until a refused capture is tried again */
+};
+static const uint64_t long_ns = 500000000ull;    /* a kernel that runs so long blocks loading */
+static const uint64_t wary_ns = 60000000000ull;  /* … and is expected again for so long */
+static const uint64_t stale_ns = 10000000000ull; /* records may have been recycled */
+
+static atomic_int budget;
+static _Atomic uint64_t wary_until;
+static double total; /* GPU time of all kernels; under records_lock */
+
+uint64_t hot_next(uint64_t launch)
+{
+    if (launch < FIRST_COUNTED)
+        return FIRST_COUNTED;
+    if (launch < 6)
+        return launch + 1;
+    if (launch >= 64)
+        return (launch / 64 + 1) * 64;
+    uint64_t next = 8;
+    while (next <= launch)
+        next *= 2;
+    return next;
+}
+
+/* ---- on the launch path -------------------------------------------------------------------------
+ */
+
+static CUresult plain(struct kernel *kernel, const struct launch *launch,
+                      const struct swap_entry *entry)
+{
+    return entry ? variant_launch(kernel, launch, entry) : launch->run(launch);
+}
+
+/* Not a success also covers the legacy stream while another thread captures. */
+static bool stream_quiet(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static struct sample *sample_start(const struct launch *launch)
+{
+    if (atomic_fetch_sub_explicit(&budget, 1, memory_order_relaxed) <= 0 ||
+        !stream_quiet(launch->explicit_stream))
+        return NULL;
+    struct sample *sample = sample_take();
+    if (sample && real.cuEventRecord(sample->start, launch->explicit_stream) != CUDA_SUCCESS) {
+        sample_free(sample); /* a stream of another context */
+        return NULL;
+    }
+    return sample;
+}
+
+static void sample_end(struct sample *sample, struct kernel *kernel, const struct launch *launch,
+                       uint64_t number, bool swapped)
+{
+    sample->kernel = kernel;
+    sample->launch = number;
+    sample->swapped = swapped;
+    sample->since_ns = now_ns();
+    int taken = SAMPLE_TAKEN;
+    if (real.cuEventRecord(sample->end, launch->explicit_stream) != CUDA_SUCCESS)
+        sample_free(sample);
+    else
+        atomic_compare_exchange_strong(&sample->state, &taken, SAMPLE_PENDING);
+}
+
+CUresult hot_launch(struct kernel *kernel, const struct launch *launch,
+                    const struct swap_entry *entry)
+{
+    uint64_t number = atomic_load_explicit(&kernel->launches, memory_order_relaxed);
+    uint64_t due = atomic_load_explicit(&kernel->slow_at, memory_order_relaxed);
+    /* who moves slow_at on has the sample; others launch as ever */
+    if (!app_active() || due > number + 1 ||
+        !atomic_compare_exchange_strong(&kernel->slow_at, &due, hot_next(number)))
+        return plain(kernel, launch, entry);
+    bool was_inside = inside_kgenrt;
+    inside_kgenrt = true;
+    struct sample *sample = NULL;
+    if (!entry && atomic_load_explicit(&kernel->state, memory_order_acquire) == KERNEL_WANTED) {
+        if (!stream_quiet(launch->explicit_stream) || !capture_begin(kernel, launch))
+            atomic_store_explicit(&kernel->slow_at, number + RETRY_CAPTURE, memory_order_relaxed);
+    } else {
+        sample = sample_start(launch);
+    }
+    inside_kgenrt = was_inside;
+    CUresult result = plain(kernel, launch, entry);
+    if (sample && result == CUDA_SUCCESS) /* swap is gone if the variant failed and was dropped */
+        sample_end(sample, kernel, launch, number, entry && atomic_load(&kernel->swap));
+    else if (sample)
+        sample_free(sample);
+    return result;
+}
+
+/* ---- in the watcher ----------------------------------------------------------------------------
+ */
+
+static double median_of(const double *values, uint64_t count)
+{
+    double sorted[32];
+    unsigned n = count < 32 ? (unsigned)count : 32;
+    for (unsigned i = 0; i < n; i++) {
+        unsigned k = i;
+        for (; k && sorted[k - 1] > values[i]; k--)
+            sorted[k] = sorted[k - 1];
+        sorted[k] = values[i];
+    }
+    return !n ? 0 : n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+void hot_sample(struct kernel *kernel, bool swapped, double ns)
+{
+    double *ring = swapped ? kernel->after_sampled_ns : kernel->sampled_ns;
+    uint64_t *count = swapped ? &kernel->after_samples : &kernel->samples;
+    ring[*count % 32] = ns;
+    ++*count;
+    *(swapped ? &kernel->after_ns : &kernel->before_ns) = median_of(ring, *count);
+}
+
+static void collect(struct context *context, struct sample *sample)
+{
+    uint64_t now = now_ns();
+    CUresult result = real.cuEventQuery(sample->end);
+    if (result == CUDA_ERROR_NOT_READY) {
+        if (now - sample->since_ns > long_ns)
+            atomic_store_explicit(&wary_until, now + wary_ns, memory_order_relaxed);
+        return;
+    }
+    float ms = 0;
+    bool known = now - sample->since_ns < stale_ns && !sample->kernel->retired_ns;
+    if (result == CUDA_SUCCESS && known) {
+        CUresult (*elapsed)(float *, CUevent, CUevent) =
+            real.cuEventElapsedTime_v2 ? real.cuEventElapsedTime_v2 : real.cuEventElapsedTime;
+        result = elapsed(&ms, sample->start, sample->end);
+        if (result == CUDA_SUCCESS && ms * 1e6 > (double)long_ns)
+            atomic_store_explicit(&wary_until, now + wary_ns, memory_order_relaxed);
+        if (result == CUDA_SUCCESS && ms > 0 && sample->launch >= FIRST_COUNTED)
+            hot_sample(sample->kernel, sample->swapped, ms * 1e6);
+    }
+    context_fault(context, result);
+    sample_free(sample);
+}
+
+static void collect_all(void)
+{
+    for (int i = 0; i < CONTEXTS; i++) {
+        struct context *c = &contexts[i];
+        CUcontext handle = atomic_load_explicit(&c->handle, memory_order_acquire);
+        if (!handle || c->broken || real.cuCtxSetCurrent(handle) != CUDA_SUCCESS)
+            continue;
+        for (int k = 0; k < SAMPLES && !c->broken; k++)
+            if (atomic_load_explicit(&c->samples[k].state, memory_order_acquire) == SAMPLE_PENDING)
+                collect(c, &c->samples[k]);
+    }
+}
+
+double hot_share(const struct kernel *kernel)
+{
+    return total > 0 ? kernel->gpu_ns / total : 0;
+}
+
+static void estimate(struct kernel *kernel)
+{
+    uint64_t launches = atomic_load_explicit(&kernel->launches, memory_order_relaxed);
+    uint64_t swapped = atomic_load_explicit(&kernel->swapped, memory_order_relaxed);
+    if (launches && !kernel->first_seen_ns)
+        kernel->first_seen_ns = now_ns();
+    double after = kernel->after_samples ? kernel->after_ns : kernel->before_ns;
+    double before = kernel->samples ? kernel->before_ns : kernel->after_ns;
+    if (swapped > launches)
+        swapped = launches;
+    kernel->gpu_ns = (double)(launches - swapped) * before + (double)swapped * after;
+}
+
+/* Out of the race, with the reason; `why` is set before the state that makes it readable. */
+static void unfit(struct kernel *kernel, const char *why)
+{
+    kernel->why = why;
+    atomic_store_explicit(&kernel->state, KERNEL_UNFIT, memory_order_release);
+}
+
+void hot_judge(struct kernel *kernel, double total_ns)
+{
+    int state = atomic_load_explicit(&kernel->state, memory_order_relaxed);
+    uint64_t launches = atomic_load_explicit(&kernel->launches, memory_order_relaxed);
+    if ((state != KERNEL_NEW && state != KERNEL_COLD) || kernel->retired_ns ||
+        launches < (uint64_t)options()->hot_launches || kernel->samples < ENOUGH ||
+        kernel->gpu_ns * 100 < total_ns * (double)options()->hot_share)
+        return;
+    if (!kernel->modelled)
+        kernel_identify(kernel);
+    state = atomic_load_explicit(&kernel->state, memory_order_relaxed);
+    if (state == KERNEL_UNFIT)
+        return;
+    if (!kernel->modelled)
+        unfit(kernel, "its code was not seen when it was loaded");
+    else if (kernel->model.ineligible)
+        unfit(kernel, kernel->model.ineligible);
+    else if (app_mode() != KG_MODE_TUNE || kernel->variants_wait)
+        atomic_store_explicit(&kernel->state, KERNEL_COLD, memory_order_relaxed);
+    else if (spool_holds(&kernel->model.id)) {
+        atomic_store_explicit(&kernel->state, KERNEL_CAPTURED, memory_order_release);
+        spawn_wanted();
+    } else {
+        atomic_store_explicit(&kernel->state, KERNEL_WANTED, memory_order_release);
+        atomic_store_explicit(&kernel->slow_at, 0, memory_order_relaxed);
+    }
+}
+
+void hot_tick(void)
+{
+    atomic_store_explicit(&budget, BUDGET, memory_order_relaxed);
+    collect_all();
+    double sum = 0;
+    for (struct kernel *k = kernels_first(); k; k = k->next) {
+        estimate(k);
+        sum += k->gpu_ns;
+    }
+    total = sum;
+    for (struct kernel *k = kernels_first(); k; k = k->next)
+        hot_judge(k, total);
+}
+
+bool hot_idle(void)
+{
+    if (now_ns() < atomic_load_explicit(&wary_until, memory_order_relaxed))
+        return false;
+    for (int i = 0; i < CONTEXTS; i++)
+        for (int k = 0; k < SAMPLES; k++) {
+            int state = atomic_load_explicit(&contexts[i].samples[k].state, memory_order_relaxed);
+            if (state == SAMPLE_PENDING || state == SAMPLE_TAKEN)
+                return false;
+        }
+    return true;
+}

@@ -1,0 +1,113 @@
+/* What the files of runtime/app share among themselves: the process's state, live contexts with
+ * their event pools, and the services of the flight recorder, the spool and the worker's start.
+ * Nobody outside this folder includes it, but its tests.
+ *
+ * "Locked" below means: the caller holds records_lock. */
+#ifndef KG_APP_INSIDE_H
+#define KG_APP_INSIDE_H
+
+#include "app/app.h"
+
+/* ---- watch.c: the process's state --------------------------------------------------------------
+ */
+
+enum kg_mode app_mode(void); /* in force: the option, or lower where something forbids it */
+/* Lowers the mode for the rest of the process; a note says why. */
+void app_limit(enum kg_mode mode, const char *why);
+const char *app_dir(void); /* cache folder; empty: none that can be used */
+/* Hardware of the process's one device; false before the first context, or with several devices. */
+bool app_hardware(struct kg_hardware *hardware, struct kg_id *key);
+void app_program(char path[static 256]); /* of the executable */
+/* Something worth a line in `status`: kept (the latest 16 different ones) and logged at info. */
+void app_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void app_notes_each(void (*each)(void *self, const char *note), void *self);
+/* Stream-capture mode of this thread to relaxed, and back: our driver calls must not end a capture
+ * that the app has under way. */
+CUstreamCaptureMode capture_mode_relax(void);
+void capture_mode_restore(CUstreamCaptureMode mode);
+
+/* ---- contexts.c: live contexts and their events ------------------------------------------------
+ */
+
+enum { CONTEXTS = 8, SAMPLES = 32 };
+enum sample_state { SAMPLE_NONE, SAMPLE_FREE, SAMPLE_TAKEN, SAMPLE_PENDING };
+
+/* A pair of events around one launch. TAKEN belongs to the thread that took it, PENDING to the
+ * watcher. */
+struct sample {
+    atomic_int state;
+    CUevent start, end;
+    struct kernel *kernel;
+    uint64_t launch; /* its number */
+    uint64_t since_ns;
+    bool swapped; /* a variant ran */
+};
+
+struct context {
+    _Atomic(CUcontext) handle; /* NULL: slot is free */
+    CUdevice device;
+    bool broken; /* a fault was seen: no more calls */
+    struct sample samples[SAMPLES];
+};
+extern struct context contexts[CONTEXTS];
+
+/* Locked. Makes the slot and its events; the context is current. False: no slot, or known. */
+bool context_add(CUcontext handle, CUdevice device);
+void context_forget(CUcontext handle); /* locked; NULL: all. Events die with their context */
+unsigned context_count(void);
+CUcontext context_only(void); /* the one live context; NULL with none or several */
+/* A free pair of this thread's current context, or NULL. No lock. */
+struct sample *sample_take(void);
+void sample_free(struct sample *sample);
+/* Whether `result`, of a query in the context, tells of a fault that a kernel made; says so once in
+ * the flight recorder. Locked. */
+bool context_fault(struct context *context, CUresult result);
+
+/* ---- hot.c --------------------------------------------------------------------------------------
+ */
+
+uint64_t hot_next(uint64_t launch);            /* number of the next launch to sample */
+double hot_share(const struct kernel *kernel); /* locked: of the process's GPU time, 0 to 1 */
+void hot_sample(struct kernel *kernel, bool swapped, double ns); /* locked */
+void hot_judge(struct kernel *kernel, double total_ns);          /* locked */
+
+/* ---- capture_app.c, spool.c, spawn.c ------------------------------------------------------------
+ */
+
+void capture_context_dying(CUcontext context); /* locked; NULL: all */
+
+/* The spool: DIR/spool/<kernel id>-<pid>-<number>.kgcap */
+kg_status spool_path(const struct kg_id *kernel, char path[static KG_PATH]);
+bool spool_holds(const struct kg_id *kernel); /* a capture of it waits there already */
+/* KG_LIMIT when `size` more bytes would pass the quota or leave the disk too full. */
+kg_status spool_room(uint64_t size);
+
+void spawn_prepare(void); /* at start, in the app's thread: keeps the environment for the worker */
+void spawn_wanted(void);  /* there is work in the spool */
+void spawn_tick(void);    /* watcher: starts a worker if one is wanted and none runs */
+/* Starts `binary` with our clean environment so that neither SIGCHLD nor wait() of the app sees it.
+ * 0, or an errno. */
+int spawn_start(const char *binary, char *const arguments[]);
+
+/* ---- variants.c ---------------------------------------------------------------------------------
+ */
+
+const struct kg_id *variants_snapshot(void); /* locked: id of the open one, or NULL */
+void variants_open(void);     /* opens the current snapshot if it is another one; not locked */
+void variants_withdraw(void); /* locked: every original runs from now on */
+
+/* ---- flight.c -----------------------------------------------------------------------------------
+ */
+
+/* Makes this process's file and learns what older ones tell. Not KG_OK: no recorder, hence no
+ * swaps. */
+kg_status flight_start(void);
+bool flight_late(const struct kg_id *variant); /* locked: it may run from now on; false: no room */
+void flight_reading(const struct kg_id *snapshot); /* NULL: no longer; one small write */
+bool flight_snapshot_bad(const struct kg_id *snapshot);
+void flight_fault(const char *text); /* a kernel faulted: this process does not end cleanly */
+void flight_tick(void);              /* watcher, locked: once a second, when something changed */
+void flight_finish(bool whole);      /* clean end; whole (locked): with the last state */
+void flight_abandon(void);           /* after fork: closes our copy of the descriptor */
+
+#endif

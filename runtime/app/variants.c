@@ -1,0 +1,566 @@
+/* Snapshots and swapping: opens the current snapshot of this hardware, loads the variants of a
+ * kernel at safe points, and publishes them as one immutable table by a release store. A variant
+ * that does not fit the kernel, this driver, the wanted accuracy, or that was in use when a process
+ * died, is left out with a note. Never loads code elsewhere than at a safe point, and never frees a
+ * table that a launch may still read. */
+#include "app/inside.h"
+
+#include <locale.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    MOST = 8,           /* variants of one kernel */
+    DROPPED = 64,       /* variants that this process gave up */
+    RETIRED = 64,       /* tables that wait for their end */
+    IDENTIFIED = 8,     /* kernels modelled in one tick */
+    PARAM_BYTES = 8,    /* of a global's address as an added parameter */
+    PATIENCE_TICKS = 5, /* left to the app's own synchronizations before the watcher loads */
+};
+#define SAFE_POINT_NS UINT64_C(3000000) /* of work after the app's synchronization */
+#define QUIET_NS UINT64_C(10000000000)  /* no launch reads a replaced table after that */
+#define LOOKUP_NS UINT64_C(300000000)   /* spent in all on loading inside the app's look-ups */
+
+/* All under records_lock. */
+static struct snapshot *snapshot;
+static uint32_t generation; /* 0: none was opened yet */
+static struct kg_id dropped[DROPPED];
+static unsigned dropped_count;
+static struct {
+    const struct swap *swap;
+    uint64_t since_ns;
+} retired[RETIRED];
+static atomic_uint waiting;      /* kernels whose variants wait for a safe point */
+static atomic_bool have_kernels; /* the open snapshot has some */
+static unsigned patience;
+
+bool variants_pending(void)
+{
+    return atomic_load_explicit(&waiting, memory_order_relaxed) != 0;
+}
+
+bool variants_any(void)
+{
+    return atomic_load_explicit(&have_kernels, memory_order_relaxed);
+}
+
+const struct kg_id *variants_snapshot(void)
+{
+    return snapshot ? snapshot_id(snapshot) : NULL;
+}
+
+/* ---- which variants may be used ----------------------------------------------------------------
+ */
+
+/* "rel:1e-5" as a number without the app's locale; -1 unless it is one. */
+static double relative_bound(const char *text)
+{
+    if (strncmp(text, "rel:", 4))
+        return -1;
+    locale_t plain = newlocale(LC_NUMERIC_MASK, "C", NULL);
+    if (!plain)
+        return -1;
+    char *end;
+    double value = strtod_l(text + 4, &end, plain);
+    freelocale(plain);
+    return *end || end == text + 4 || !(value >= 0) ? -1 : value;
+}
+
+static bool accuracy_allowed(const char *accuracy)
+{
+    if (!strcmp(accuracy, "bitwise"))
+        return true;
+    double has = relative_bound(accuracy), wanted = relative_bound(options()->accuracy);
+    return has >= 0 && wanted >= has;
+}
+
+static bool launch_possible(const struct kg_launch *launch)
+{
+    uint64_t threads = (uint64_t)launch->block.x * launch->block.y;
+    return launch->grid.x && launch->grid.y && launch->grid.z && threads && launch->block.z &&
+           threads <= 1024 && threads * launch->block.z <= 1024;
+}
+
+static bool is_dropped(const struct kg_id *variant)
+{
+    for (unsigned i = 0; i < dropped_count; i++)
+        if (id_equal(&dropped[i], variant))
+            return true;
+    return false;
+}
+
+/* NULL: usable; else why not. */
+static const char *objection(const struct kernel *kernel, const struct kg_variant *variant)
+{
+    struct kg_hardware hardware;
+    struct kg_id key;
+    if (!app_hardware(&hardware, &key) || !id_equal(&key, &variant->hardware))
+        return "it was made for another device";
+    if (variant->driver_version != hardware.driver_version)
+        return "it was verified under another driver and waits to be verified again";
+    if (!accuracy_allowed(variant->accuracy))
+        return "KGENRT_ACCURACY asks for more than it was verified for";
+    if (!signature_fits(kernel, &variant->signature) || !launch_possible(&variant->launch))
+        return "it does not fit the kernel's parameters";
+    if (is_dropped(&variant->id))
+        return "it failed in this process";
+    if (flight_suspended(&variant->id, variant->time))
+        return "it was in use when a process ended uncleanly, and waits to be verified again";
+    return NULL;
+}
+
+struct found {
+    const struct kernel *kernel;
+    struct kg_variant variants[MOST];
+    unsigned count;
+};
+
+/* Keeps a copy of each usable variant, best first. */
+static bool gather(void *self, const struct kg_variant *variant)
+{
+    struct found *found = self;
+    char id[KG_ID_TEXT];
+    const char *why = objection(found->kernel, variant);
+    if (why) {
+        app_note("variant %.16s of %.80s is not used: %s", id_text(&variant->id, id),
+                 found->kernel->name, why);
+        return true;
+    }
+    struct kg_bytes packed;
+    struct kg_variant copy;
+    if (variant_pack(variant, &packed) != KG_OK)
+        return false;
+    kg_status status = variant_parse(packed.data, packed.size, &copy);
+    bytes_free(&packed);
+    if (status != KG_OK)
+        return false;
+    unsigned at = found->count++;
+    for (; at && found->variants[at - 1].ratio < copy.ratio; at--)
+        found->variants[at] = found->variants[at - 1];
+    found->variants[at] = copy;
+    return found->count < MOST;
+}
+
+/* ---- loading ------------------------------------------------------------------------------------
+ */
+
+/* The driver's own view of the variant's parameters: the original's, then one address a global. A
+ * driver that cannot say is believed. */
+static bool parameters_match(CUfunction function, const struct kernel *kernel,
+                             const struct kg_variant *variant)
+{
+    uint32_t wanted = kernel->param_count + variant->global_count;
+    for (uint32_t i = 0; real.cuFuncGetParamInfo && i <= wanted; i++) {
+        size_t offset, size;
+        CUresult result = real.cuFuncGetParamInfo(function, i, &offset, &size);
+        if (result == CUDA_ERROR_NOT_SUPPORTED)
+            return true;
+        if ((result == CUDA_SUCCESS) != (i < wanted))
+            return false;
+        if (i < kernel->param_count
+                ? offset != kernel->params[i].offset || size != kernel->params[i].size
+                : i < wanted && size != PARAM_BYTES)
+            return false;
+    }
+    return true;
+}
+
+static bool shared_memory_set(CUfunction function, const struct kernel *kernel,
+                              const struct kg_variant *variant)
+{
+    uint32_t most = variant->launch.shared > kernel->max_dynamic_shared
+                        ? variant->launch.shared
+                        : kernel->max_dynamic_shared;
+    if (most > 48 * 1024 &&
+        !real_ok(real.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                         (int)most),
+                 "shared memory of a variant"))
+        return false;
+    if (kernel->carveout >= 0) /* a hint: refused, it changes speed only */
+        (void)real.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                                      kernel->carveout);
+    return true;
+}
+
+static bool globals_find(const struct kernel *kernel, const struct kg_variant *variant,
+                         struct swap_entry *out)
+{
+    const struct module *module = kernel->module;
+    for (uint32_t i = 0; i < variant->global_count; i++) {
+        size_t size;
+        CUresult result = module->library
+                              ? real.cuLibraryGetGlobal(&out->globals[i], &size, module->handle,
+                                                        variant->globals[i])
+                              : real.cuModuleGetGlobal_v2(&out->globals[i], &size, module->handle,
+                                                          variant->globals[i]);
+        if (!real_ok(result, variant->globals[i]))
+            return false;
+    }
+    out->global_count = variant->global_count;
+    return true;
+}
+
+/* Now, not lazily at its first launch: loading belongs to the safe point. */
+static bool function_ready(CUfunction function)
+{
+    CUresult result = real.cuFuncLoad ? real.cuFuncLoad(function) : CUDA_SUCCESS;
+    return result == CUDA_ERROR_NOT_SUPPORTED || real_ok(result, "loading a variant's function");
+}
+
+/* Loads the variant's code into the current context. What it takes from the variant's arena
+ * (signature) is replaced by copies in table_make. */
+static bool entry_load(const struct kernel *kernel, const struct kg_variant *variant,
+                       struct swap_entry *out)
+{
+    struct kg_bytes code;
+    CUkernel handle;
+    *out = (struct swap_entry){.launch = variant->launch,
+                               .signature = variant->signature,
+                               .variant = variant->id,
+                               .ratio = variant->ratio};
+    if (snapshot_blob(snapshot, &variant->code, &code) != KG_OK)
+        return false;
+    CUresult result =
+        real.cuLibraryLoadData(&out->library, code.data, NULL, NULL, 0, NULL, NULL, 0);
+    bytes_free(&code);
+    if (!real_ok(result, "loading a variant"))
+        return false;
+    if (real_ok(real.cuLibraryGetKernel(&handle, out->library, variant->entry),
+                "entry of a variant") &&
+        real_ok(real.cuKernelGetFunction(&out->function, handle), "function of a variant") &&
+        function_ready(out->function) && parameters_match(out->function, kernel, variant) &&
+        shared_memory_set(out->function, kernel, variant) && globals_find(kernel, variant, out))
+        return true;
+    (void)real.cuLibraryUnload(out->library); /* nothing of it was launched */
+    return false;
+}
+
+/* ---- tables -------------------------------------------------------------------------------------
+ */
+
+static size_t arrays_size(const struct kg_signature *s)
+{
+    return s->scalar_count * sizeof *s->scalars + s->pointer_count * sizeof *s->pointers +
+           s->overlap_count * sizeof *s->overlaps;
+}
+
+static void *array_move(char **free_space, const void *from, size_t size)
+{
+    char *to = *free_space;
+    if (size)
+        memcpy(to, from, size);
+    *free_space += size;
+    return to;
+}
+
+/* One block of memory: table, entries, and their signatures' arrays, whose items are multiples of 8
+ * bytes. */
+static struct swap *table_make(const struct swap_entry *entries, unsigned count)
+{
+    size_t size = sizeof(struct swap) + count * sizeof *entries;
+    for (unsigned i = 0; i < count; i++)
+        size += arrays_size(&entries[i].signature);
+    struct swap *swap = malloc(size);
+    if (!swap)
+        return NULL;
+    swap->count = count;
+    char *space = (char *)&swap->entries[count];
+    for (unsigned i = 0; i < count; i++) {
+        struct swap_entry *e = &swap->entries[i];
+        *e = entries[i];
+        struct kg_signature *s = &e->signature;
+        s->pointers = array_move(&space, s->pointers, s->pointer_count * sizeof *s->pointers);
+        s->scalars = array_move(&space, s->scalars, s->scalar_count * sizeof *s->scalars);
+        s->overlaps = array_move(&space, s->overlaps, s->overlap_count * sizeof *s->overlaps);
+    }
+    return swap;
+}
+
+/* Replaced tables are freed ten seconds later; with no room left they stay for good. */
+static void table_retire(const struct swap *swap)
+{
+    for (int i = 0; swap && i < RETIRED; i++)
+        if (!retired[i].swap) {
+            retired[i].swap = swap;
+            retired[i].since_ns = now_ns();
+            return;
+        }
+}
+
+static void tables_free(void)
+{
+    uint64_t now = now_ns();
+    for (int i = 0; i < RETIRED; i++)
+        if (retired[i].swap && now - retired[i].since_ns > QUIET_NS) {
+            free((void *)retired[i].swap);
+            retired[i].swap = NULL;
+        }
+}
+
+static void publish(struct kernel *kernel, struct swap *swap)
+{
+    table_retire(atomic_exchange_explicit(&kernel->swap, swap, memory_order_acq_rel));
+    if (!swap)
+        return;
+    atomic_store_explicit(&kernel->state, KERNEL_SWAPPED, memory_order_release);
+    if (!kernel->swapped_ns)
+        kernel->swapped_ns = now_ns();
+    atomic_store_explicit(&kernel->slow_at, 0, memory_order_relaxed); /* time the variant soon */
+    log_line(KG_INFO, "%s: %u variant%s in use, first %.2f times as fast", kernel->name,
+             swap->count, swap->count == 1 ? "" : "s", swap->entries[0].ratio);
+}
+
+/* Nothing for this kernel in the open snapshot (any more). */
+static void none_left(struct kernel *kernel)
+{
+    publish(kernel, NULL);
+    int swapped = KERNEL_SWAPPED;
+    atomic_compare_exchange_strong(&kernel->state, &swapped, KERNEL_COLD);
+}
+
+/* A variant that stands in the present table is used as it is. */
+static const struct swap_entry *entry_present(const struct swap *swap, const struct kg_id *variant)
+{
+    for (uint32_t i = 0; swap && i < swap->count; i++)
+        if (id_equal(&swap->entries[i].variant, variant))
+            return &swap->entries[i];
+    return NULL;
+}
+
+static void load_found(struct kernel *kernel, const struct found *found)
+{
+    struct swap_entry entries[MOST];
+    unsigned count = 0;
+    const struct swap *old = atomic_load_explicit(&kernel->swap, memory_order_acquire);
+    for (unsigned i = 0; i < found->count; i++)
+        if (!flight_late(&found->variants[i].id))
+            return; /* no room to account for it */
+    flight_write("variants are loaded");
+    for (unsigned i = 0; i < found->count; i++) {
+        const struct kg_variant *v = &found->variants[i];
+        const struct swap_entry *present = entry_present(old, &v->id);
+        if (present)
+            entries[count++] = *present;
+        else if (entry_load(kernel, v, &entries[count]))
+            count++;
+        else
+            app_note("a variant of %.80s could not be loaded", kernel->name);
+    }
+    struct swap *swap = count ? table_make(entries, count) : NULL;
+    if (swap) {
+        publish(kernel, swap);
+        flight_write("variants are in use");
+    } else {
+        none_left(kernel);
+    }
+}
+
+static void stop_waiting(struct kernel *kernel)
+{
+    kernel->snapshot_generation = generation;
+    if (kernel->variants_wait)
+        atomic_fetch_sub_explicit(&waiting, 1, memory_order_relaxed);
+    kernel->variants_wait = false;
+}
+
+static bool in_snapshot(const struct kernel *kernel)
+{
+    return kernel->modelled && !kernel->model.ineligible && !kernel->retired_ns;
+}
+
+static void look_up(struct kernel *kernel)
+{
+    struct found *found = calloc(1, sizeof *found);
+    if (!found)
+        return;
+    found->kernel = kernel;
+    flight_reading(snapshot_id(snapshot));
+    kg_status status = snapshot_each(snapshot, &kernel->model.id, gather, found);
+    flight_reading(NULL);
+    if (status == KG_OK && found->count)
+        load_found(kernel, found);
+    else
+        none_left(kernel);
+    for (unsigned i = 0; i < found->count; i++)
+        variant_free(&found->variants[i]);
+    free(found);
+}
+
+void variants_load(struct kernel *kernel)
+{
+    if (!snapshot || app_mode() < KG_MODE_CACHED || kernel->snapshot_generation == generation ||
+        atomic_load_explicit(&kernel->state, memory_order_relaxed) == KERNEL_CAPTURING)
+        return;
+    if (!in_snapshot(kernel)) {
+        if (kernel->modelled || kernel->why)
+            stop_waiting(kernel);
+        return;
+    }
+    CUcontext wanted = kernel->context ? kernel->context : context_only();
+    if (!wanted || !real.cuLibraryLoadData)
+        return;
+    bool was_inside = inside_kgenrt;
+    inside_kgenrt = true;
+    CUstreamCaptureMode mode = capture_mode_relax();
+    CUcontext popped;
+    if (real.cuCtxPushCurrent_v2(wanted) == CUDA_SUCCESS) {
+        kernel->context = wanted;
+        look_up(kernel);
+        stop_waiting(kernel);
+        (void)real.cuCtxPopCurrent_v2(&popped);
+    }
+    capture_mode_restore(mode);
+    inside_kgenrt = was_inside;
+}
+
+/* ---- safe points --------------------------------------------------------------------------------
+ */
+
+void safe_point(void)
+{
+    if (!variants_pending() || !app_active() || inside_kgenrt)
+        return;
+    records_lock();
+    CUcontext current = NULL;
+    uint64_t start = now_ns();
+    if (real.cuCtxGetCurrent(&current) != CUDA_SUCCESS)
+        current = NULL;
+    for (struct kernel *k = kernels_first(); k && now_ns() - start < SAFE_POINT_NS; k = k->next)
+        if (k->variants_wait && (!k->context || k->context == current))
+            variants_load(k);
+    records_unlock();
+}
+
+/* ---- in the watcher ----------------------------------------------------------------------------
+ */
+
+/* Locked. The new one's kernels are looked up anew, those of the old table too. */
+static void snapshot_take(struct snapshot *fresh)
+{
+    struct snapshot *old = snapshot;
+    snapshot = fresh;
+    generation++;
+    atomic_store_explicit(&have_kernels, snapshot_kernel_count(fresh) != 0, memory_order_relaxed);
+    snapshot_close(old);
+}
+
+void variants_open(void)
+{
+    static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+    static struct kg_id failed; /* under `opening` */
+    struct kg_hardware hardware;
+    struct kg_id key, id;
+    struct snapshot *fresh = NULL;
+    if (app_mode() < KG_MODE_CACHED || !app_hardware(&hardware, &key) ||
+        pthread_mutex_trylock(&opening))
+        return;
+    kg_status status = snapshot_current(app_dir(), &key, &id);
+    records_lock();
+    const struct kg_id *now = variants_snapshot();
+    bool fine = status == KG_OK && !id_equal(&id, &failed) && !(now && id_equal(now, &id)) &&
+                !flight_snapshot_bad(&id);
+    records_unlock();
+    if (fine) {
+        flight_reading(&id);
+        status = snapshot_open(app_dir(), &key, &fresh);
+        if (status != KG_OK)
+            failed = id; /* said by who found out; a newer one gets its chance */
+        flight_reading(NULL);
+    }
+    if (fresh) {
+        records_lock();
+        snapshot_take(fresh);
+        flight_write("a snapshot was opened");
+        records_unlock();
+    }
+    pthread_mutex_unlock(&opening);
+}
+
+static bool seen(void *self, const struct kg_variant *variant)
+{
+    *(bool *)self = true;
+    return false;
+}
+
+static bool has_variants(const struct kernel *kernel)
+{
+    bool any = false;
+    return snapshot_each(snapshot, &kernel->model.id, seen, &any) == KG_OK && any;
+}
+
+/* Locked. Kernels that the open snapshot may have variants for begin to wait for a safe point. */
+static void find_waiting(void)
+{
+    unsigned left = IDENTIFIED;
+    for (struct kernel *k = kernels_first(); k && snapshot; k = k->next) {
+        if (k->retired_ns && k->variants_wait)
+            stop_waiting(k);
+        if (k->retired_ns || k->variants_wait || k->snapshot_generation == generation)
+            continue;
+        if (!k->modelled && !k->why) {
+            if (!atomic_load_explicit(&k->launches, memory_order_relaxed) || !left)
+                continue;
+            left--;
+            kernel_identify(k);
+        }
+        if (!in_snapshot(k) || !has_variants(k)) {
+            none_left(k); /* an older snapshot's variant was withdrawn: that needs no safe point */
+            k->snapshot_generation = generation;
+            continue;
+        }
+        k->variants_wait = true;
+        atomic_fetch_add_explicit(&waiting, 1, memory_order_relaxed);
+    }
+}
+
+/* The watcher's own safe point: one kernel a tick, after the app had its chances. */
+static void load_when_idle(void)
+{
+    if (!variants_pending() || !hot_idle()) {
+        patience = 0;
+        return;
+    }
+    if (++patience <= PATIENCE_TICKS)
+        return;
+    for (struct kernel *k = kernels_first(); k; k = k->next)
+        if (k->variants_wait) {
+            variants_load(k);
+            if (!k->variants_wait)
+                return;
+        }
+}
+
+void variants_tick(void)
+{
+    variants_open();
+    records_lock();
+    tables_free();
+    if (app_mode() >= KG_MODE_CACHED) {
+        find_waiting();
+        load_when_idle();
+    }
+    records_unlock();
+}
+
+void variants_withdraw(void)
+{
+    for (struct kernel *k = kernels_first(); k; k = k->next)
+        none_left(k);
+}
+
+void variant_drop(struct kernel *kernel, const struct kg_id *variant, const char *reason)
+{
+    char id[KG_ID_TEXT];
+    app_note("variant %.16s of %.80s is not used any more: %s", id_text(variant, id), kernel->name,
+             reason);
+    if (dropped_count < DROPPED)
+        dropped[dropped_count++] = *variant;
+    else
+        app_limit(KG_MODE_OBSERVE, "too many variants failed in this process");
+    publish(kernel, NULL);
+    kernel->why = "its variant failed when it was launched"; /* so: not captured again */
+    atomic_store_explicit(&kernel->state, KERNEL_UNFIT, memory_order_release);
+    kernel->snapshot_generation = 0; /* its other variants get their chance */
+}
