@@ -21,8 +21,8 @@ enum stage { IDLE, FILLING, COPYING };
 static struct {
     unsigned char *memory; /* NULL: not made, or not to be had */
     uint64_t size;
-    CUcontext context; /* that it was registered in */
-    bool tried;
+    CUcontext context;  /* that it was registered in */
+    bool tried, orphan; /* orphan: its context died while a capture was written from it */
 } ring;
 
 /* FILLING: belongs to the launching thread; COPYING: to the watcher. */
@@ -88,14 +88,11 @@ void capture_ring_create(void)
     ring.memory = memory;
 }
 
-/* Its context dies, and the registration with it: the next context gets another ring. While a
- * capture still reads it, it stays. */
+/* The next context gets another ring. */
 static void ring_release(void)
 {
     if (!ring.memory)
         return;
-    if (real.cuMemHostUnregister)
-        (void)real.cuMemHostUnregister(ring.memory);
     munmap(ring.memory, ring.size);
     ring.memory = NULL;
     ring.tried = false;
@@ -303,8 +300,14 @@ void capture_context_dying(CUcontext context)
     int now = atomic_load_explicit(&stage, memory_order_acquire);
     if (now == COPYING && (!context || context == job.context))
         atomic_store_explicit(&lost, true, memory_order_release);
-    if (now == IDLE && (!context || context == ring.context))
+    if (!ring.memory || (context && context != ring.context))
+        return;
+    if (real.cuMemHostUnregister)
+        (void)real.cuMemHostUnregister(ring.memory);
+    if (now == IDLE)
         ring_release();
+    else
+        ring.orphan = true;
 }
 
 static void describe(struct kg_capture *c, struct kg_param params[static PARAMETERS])
@@ -388,5 +391,10 @@ void capture_tick(void)
         kernel_unfit(kernel, why);
     else if (wanted)
         atomic_store_explicit(&kernel->state, KERNEL_CAPTURED, memory_order_release);
+    records_lock();
+    if (ring.orphan)
+        ring_release();
+    ring.orphan = false;
     atomic_store_explicit(&stage, IDLE, memory_order_release);
+    records_unlock();
 }

@@ -114,7 +114,8 @@ struct worker_config {
     const char *capture; /* only this file, keep it; NULL: the spool */
 };
 /* The worker's main loop; returns an exit code. One per user and device: KG_BUSY ends it with a
- * line. */
+ * line. As long as it lives it holds an exclusive flock on DIR/worker.lock, by which apps see that
+ * they need not start one. */
 int worker_main(const struct worker_config *config);
 
 /* One job, start to end: opens the capture, goes through the table of steps, stores what came of
