@@ -1,0 +1,22 @@
+/* The makers' functions, for the table in generate.c. See struct maker in tune.h for the contract.
+ */
+#ifndef KG_MAKERS_H
+#define KG_MAKERS_H
+
+#include "tune/tune.h"
+
+#define MAKER(function)                                                                            \
+    kg_status function(struct job *job, const char *argument, unsigned attempt, unsigned turn,     \
+                       const struct candidate *previous, const char *message,                      \
+                       struct candidate *out)
+MAKER(rules_make);
+MAKER(recorded_make);
+MAKER(openai_make);
+#undef MAKER
+
+/* Parses a reply that a maker got: sets out->maker and out->reply as well, and on KG_BAD_INPUT
+ * out->note to the message. */
+kg_status maker_reply(struct job *job, const char *maker, const char *text, size_t size,
+                      struct candidate *out);
+
+#endif
