@@ -4,11 +4,12 @@
 
 enum { DEVICES = 64 };
 
-/* Primary contexts are counted: they die with the last release. References that a runtime took past
- * our hooks are not seen, so a count of nothing means "may die", and its records are given up. */
+/* Primary contexts die with their last release, so references are counted. Those that a runtime
+ * takes past our hooks cannot be: then only the driver knows, after the release. */
 static struct {
     _Atomic(CUcontext) context;
     atomic_int count;
+    atomic_bool uncounted; /* in use before anybody retained it */
 } primary[DEVICES];
 
 static bool counted(CUdevice device)
@@ -16,25 +17,58 @@ static bool counted(CUdevice device)
     return device >= 0 && device < DEVICES;
 }
 
-static void primary_dying(CUdevice device, bool reset)
+static void dying(CUcontext context)
 {
-    if (!app_active())
-        return;
+    context_unseen(context);
+    context_dying(context);
+}
+
+/* True: the driver is to be asked afterwards. */
+static bool primary_dying(CUdevice device, bool reset)
+{
+    if (!watching())
+        return false;
     if (!counted(device)) {
-        context_dying(NULL);
-        return;
+        dying(NULL);
+        return false;
     }
     if (!reset && atomic_fetch_sub(&primary[device].count, 1) > 1)
-        return;
+        return false;
     atomic_store(&primary[device].count, 0);
-    context_dying(atomic_load(&primary[device].context)); /* NULL, never seen: all of them */
+    if (!reset && atomic_load(&primary[device].uncounted))
+        return true;
+    dying(atomic_load(&primary[device].context)); /* NULL, never seen: all of them */
+    return false;
+}
+
+static CUresult primary_released(CUresult result, CUdevice device, bool ask)
+{
+    unsigned flags;
+    int active = 0;
+    if (ask && real.cuDevicePrimaryCtxGetState &&
+        (real.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active))
+        dying(atomic_load(&primary[device].context));
+    return result;
 }
 
 static void context_made(CUcontext context)
 {
-    if (inside_kgenrt || !app_start())
+    if (!inside_kgenrt && app_start() && context_seen(context))
+        app_context_created(context);
+}
+
+void context_met(void)
+{
+    CUcontext context = NULL;
+    CUdevice device;
+    if (!watching() || !real.cuCtxGetCurrent || real.cuCtxGetCurrent(&context) != CUDA_SUCCESS ||
+        !context_seen(context))
         return;
-    context_seen(context);
+    if (real.cuCtxGetDevice && real.cuCtxGetDevice(&device) == CUDA_SUCCESS && counted(device) &&
+        !atomic_load(&primary[device].count)) {
+        atomic_store(&primary[device].context, context);
+        atomic_store(&primary[device].uncounted, true);
+    }
     app_context_created(context);
 }
 
@@ -64,28 +98,28 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 {
     NEED(cuDevicePrimaryCtxRelease);
-    primary_dying(dev, false);
-    return real.cuDevicePrimaryCtxRelease(dev);
+    bool ask = primary_dying(dev, false);
+    return primary_released(real.cuDevicePrimaryCtxRelease(dev), dev, ask);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
     NEED(cuDevicePrimaryCtxRelease_v2);
-    primary_dying(dev, false);
-    return real.cuDevicePrimaryCtxRelease_v2(dev);
+    bool ask = primary_dying(dev, false);
+    return primary_released(real.cuDevicePrimaryCtxRelease_v2(dev), dev, ask);
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 {
     NEED(cuDevicePrimaryCtxReset);
-    primary_dying(dev, true);
+    (void)primary_dying(dev, true);
     return real.cuDevicePrimaryCtxReset(dev);
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
     NEED(cuDevicePrimaryCtxReset_v2);
-    primary_dying(dev, true);
+    (void)primary_dying(dev, true);
     return real.cuDevicePrimaryCtxReset_v2(dev);
 }
 
@@ -121,43 +155,44 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
 CUresult cuCtxDestroy(CUcontext ctx)
 {
     NEED(cuCtxDestroy);
-    if (ctx && app_active())
-        context_dying(ctx);
+    if (ctx && watching())
+        dying(ctx);
     return real.cuCtxDestroy(ctx);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
     NEED(cuCtxDestroy_v2);
-    if (ctx && app_active())
-        context_dying(ctx);
+    if (ctx && watching())
+        dying(ctx);
     return real.cuCtxDestroy_v2(ctx);
 }
 
-/* A runtime may make its contexts past our hooks; here they are met at the latest. */
-static CUresult current(CUresult result, CUcontext context)
+/* A runtime may make its contexts past our hooks; here, or at a load, they are met at the latest.
+ */
+static CUresult current(CUresult result)
 {
-    if (result == CUDA_SUCCESS && context && watching())
-        context_seen(context);
+    if (result == CUDA_SUCCESS)
+        context_met();
     return result;
 }
 
 CUresult cuCtxSetCurrent(CUcontext ctx)
 {
     NEED(cuCtxSetCurrent);
-    return current(real.cuCtxSetCurrent(ctx), ctx);
+    return current(real.cuCtxSetCurrent(ctx));
 }
 
 CUresult cuCtxPushCurrent(CUcontext ctx)
 {
     NEED(cuCtxPushCurrent);
-    return current(real.cuCtxPushCurrent(ctx), ctx);
+    return current(real.cuCtxPushCurrent(ctx));
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
     NEED(cuCtxPushCurrent_v2);
-    return current(real.cuCtxPushCurrent_v2(ctx), ctx);
+    return current(real.cuCtxPushCurrent_v2(ctx));
 }
 
 /* Nothing of this context runs now: the moment to load variants, in the app's own thread. */

@@ -45,6 +45,13 @@ static const char *jit_text(struct jit_text *out, unsigned count, const CUjit_op
     return out->text;
 }
 
+/* Code that comes or is looked up is for a context, which kgenrt must know first. */
+static bool reporting(void)
+{
+    context_met();
+    return watching();
+}
+
 /* ---- loading ---------------------------------------------------------------------------------
  */
 
@@ -52,7 +59,7 @@ CUresult cuModuleLoad(CUmodule *module, const char *fname)
 {
     NEED(cuModuleLoad);
     CUresult result = real.cuModuleLoad(module, fname);
-    if (result == CUDA_SUCCESS && watching())
+    if (result == CUDA_SUCCESS && reporting())
         module_loaded(*module, false, NULL, fname, "");
     return result;
 }
@@ -61,7 +68,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
     NEED(cuModuleLoadData);
     CUresult result = real.cuModuleLoadData(module, image);
-    if (result == CUDA_SUCCESS && watching())
+    if (result == CUDA_SUCCESS && reporting())
         module_loaded(*module, false, image, NULL, "");
     return result;
 }
@@ -73,7 +80,7 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int nu
     struct jit_text text; /* before the call: it writes results into the values */
     jit_text(&text, numOptions, options, optionValues);
     CUresult result = real.cuModuleLoadDataEx(module, image, numOptions, options, optionValues);
-    if (result == CUDA_SUCCESS && watching())
+    if (result == CUDA_SUCCESS && reporting())
         module_loaded(*module, false, image, NULL, text.text);
     return result;
 }
@@ -82,7 +89,7 @@ CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 {
     NEED(cuModuleLoadFatBinary);
     CUresult result = real.cuModuleLoadFatBinary(module, fatCubin);
-    if (result == CUDA_SUCCESS && watching())
+    if (result == CUDA_SUCCESS && reporting())
         module_loaded(*module, false, fatCubin, NULL, "");
     return result;
 }
@@ -98,7 +105,7 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
     CUresult result =
         real.cuLibraryLoadData(library, code, jitOptions, jitOptionsValues, numJitOptions,
                                libraryOptions, libraryOptionValues, numLibraryOptions);
-    if (result == CUDA_SUCCESS && watching())
+    if (result == CUDA_SUCCESS && reporting())
         module_loaded(*library, true, code, NULL, text.text);
     return result;
 }
@@ -114,7 +121,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
     CUresult result =
         real.cuLibraryLoadFromFile(library, fileName, jitOptions, jitOptionsValues, numJitOptions,
                                    libraryOptions, libraryOptionValues, numLibraryOptions);
-    if (result == CUDA_SUCCESS && watching())
+    if (result == CUDA_SUCCESS && reporting())
         module_loaded(*library, true, NULL, fileName, text.text);
     return result;
 }
@@ -145,7 +152,7 @@ CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
     NEED(cuModuleGetFunction);
     CUresult result = real.cuModuleGetFunction(hfunc, hmod, name);
-    if (result == CUDA_SUCCESS && watching())
+    if (result == CUDA_SUCCESS && reporting())
         function_found(hmod, name, *hfunc);
     return result;
 }
@@ -165,7 +172,7 @@ CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *na
 {
     NEED(cuLibraryGetKernel);
     CUresult result = real.cuLibraryGetKernel(pKernel, library, name);
-    if (result == CUDA_SUCCESS && watching())
+    if (result == CUDA_SUCCESS && reporting())
         function_found(library, name, *pKernel);
     return result;
 }

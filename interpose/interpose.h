@@ -35,6 +35,12 @@ static inline bool watching(void)
             return CUDA_ERROR_NOT_SUPPORTED;                                                       \
     } while (0)
 
+/* ---- hooks_context.c -------------------------------------------------------------------------
+ */
+
+/* Tells runtime/app of this thread's context if it was not met before. */
+void context_met(void);
+
 /* ---- lookup.c ----------------------------------------------------------------------------------
  */
 

@@ -156,10 +156,11 @@ void module_alias(void *library, void *module); /* cuLibraryGetModule */
 void function_attribute(void *function, int attribute,
                         int value);  /* set by the app; mirrored onto variants */
 enum { FUNCTION_CACHE_CONFIG = -1 }; /* "attribute" of cuFuncSetCacheConfig */
-/* A context became current somewhere. From the second context of a process on, a variant runs only
- * where the launching thread's context is kernel->context: its globals' addresses are of that one.
- */
-void context_seen(CUcontext context);
+/* A context became current somewhere. True: it was not seen before, and app_context_created is to
+ * be told. From the second live context of a process on, a variant runs only where the launching
+ * thread's context is kernel->context: its globals' addresses are of that one. */
+bool context_seen(CUcontext context);
+void context_unseen(CUcontext context); /* it dies; NULL: all */
 /* Watcher, each tick, holds records_lock: calls variant_drop for variants whose launch failed. */
 void kernels_tick(void);
 /* In the child of a fork: no record is found any more, and the lock is free. */

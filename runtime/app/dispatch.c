@@ -15,19 +15,35 @@ const char *const refusal_texts[REFUSAL_COUNT] = {
     [REFUSED_ERROR] = "the driver refused the variant",
 };
 
-static atomic_bool several_contexts;
-static _Atomic(CUcontext) first_context;
+enum { CONTEXTS_KNOWN = 16 };
 
-void context_seen(CUcontext context)
+static atomic_bool several_contexts; /* for good: a reader must not see it come and go */
+static _Atomic(CUcontext) contexts_seen[CONTEXTS_KNOWN];
+
+bool context_seen(CUcontext context)
 {
-    CUcontext first = atomic_load_explicit(&first_context, memory_order_relaxed);
-    if (!context || context == first ||
-        atomic_load_explicit(&several_contexts, memory_order_relaxed))
-        return;
-    CUcontext none = NULL;
-    if (first ||
-        (!atomic_compare_exchange_strong(&first_context, &none, context) && none != context))
+    if (!context)
+        return false;
+    for (int i = 0; i < CONTEXTS_KNOWN; i++) {
+        CUcontext there = atomic_load_explicit(&contexts_seen[i], memory_order_relaxed);
+        if (!there && atomic_compare_exchange_strong(&contexts_seen[i], &there, context))
+            return true;
+        if (there == context)
+            return false;
         atomic_store_explicit(&several_contexts, true, memory_order_relaxed);
+    }
+    return false; /* one of many; kgenrt does not tune such a process anyway */
+}
+
+void context_unseen(CUcontext context)
+{
+    for (int i = 0; i < CONTEXTS_KNOWN; i++) {
+        CUcontext there = context;
+        if (context)
+            atomic_compare_exchange_strong(&contexts_seen[i], &there, NULL);
+        else
+            atomic_store(&contexts_seen[i], NULL);
+    }
 }
 
 static bool context_fits(const struct kernel *kernel)
