@@ -122,7 +122,7 @@ static enum element defined_as(const char *start, const char *limit, const char 
 {
     size_t length = strcspn(name, ",; \t}\n");
     const char *found = NULL;
-    for (const char *p = start; (p = strstr(p, name)) && p < limit; p += length) {
+    for (const char *p = start; (p = memmem(p, (size_t)(limit - p), name, length)); p += length) {
         const char *line = p;
         while (line > start && line[-1] != '\n')
             line--;

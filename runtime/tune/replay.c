@@ -1,6 +1,7 @@
 /* The worker's side of a replay: starts the child, reads its lines, and turns whatever becomes of
  * it into a verdict. The child may say nothing, lie, crash or hang: a death is blamed on the gate
  * that it was in. */
+#include "tune/job.h"
 #include "tune/replay.h"
 
 #include <errno.h>

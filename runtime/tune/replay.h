@@ -216,13 +216,4 @@ void replay_end(struct replay_run *run);
 /* Switches gates off, names by comma. Only tests set it; nothing outside the process can. */
 extern const char *verify_gates_off;
 
-/* ---- job and publish ---------------------------------------------------------------------------
- */
-
-kg_status publish_variant(struct job *job, const struct candidate *candidate,
-                          const struct verdict *verdict);
-void verdict_set(struct verdict *verdict, kg_status status, const char *gate, const char *format,
-                 ...) __attribute__((format(printf, 4, 5)));
-bool name_listed(const char *list, const char *name);
-
 #endif

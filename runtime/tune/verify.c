@@ -2,6 +2,7 @@
  * admission (admit.c) run in the replay child, on a struct replay_device. Each gate looks at one
  * thing and is found here only. They may never pass a variant for lack of data: where the check
  * itself could not fail, the kernel is unverifiable and left alone. */
+#include "tune/job.h"
 #include "tune/replay.h"
 
 #include <stdio.h>

@@ -3,6 +3,7 @@
  * A trial runs in a forked process and reports over a pipe, as the replay child does, so crashes
  * and endless loops are judged by the worker's own code. */
 #include "test.h"
+#include "tune/job.h"
 #include "tune/replay.h"
 
 #include <string.h>

@@ -1,0 +1,150 @@
+/* Admission, the first gate: what can be said against a candidate from its PTX alone, before
+ * anything of it runs. It decides on what the compiler made, never on source text. */
+#include "tune/job.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static kg_status refuse(struct verdict *out, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static kg_status refuse(struct verdict *out, const char *format, ...)
+{
+    char reason[sizeof out->reason];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(reason, sizeof reason, format, args);
+    va_end(args);
+    verdict_set(out, KG_REFUSED, "admission", "%s", reason);
+    return KG_REFUSED;
+}
+
+/* Constructs that no variant may have. */
+static const struct {
+    size_t offset;
+    const char *text;
+} never[] = {
+    {offsetof(struct ptx_facts, writable_globals), "has module variables that it can write"},
+    {offsetof(struct ptx_facts, unresolved_externs), "refers to something outside itself"},
+    {offsetof(struct ptx_facts, device_runtime), "launches kernels from the device"},
+    {offsetof(struct ptx_facts, allocates), "allocates device memory"},
+    {offsetof(struct ptx_facts, prints), "prints"},
+    {offsetof(struct ptx_facts, traps), "traps or asserts"},
+    {offsetof(struct ptx_facts, clocks), "reads clocks or multiprocessor numbers"},
+    {offsetof(struct ptx_facts, spins), "waits for memory to change"},
+};
+
+/* Constructs that it may have only where the original has them too: arithmetic of less precision,
+ * and memory that other threads watch. */
+static const struct {
+    size_t offset;
+    const char *text;
+} inherited[] = {
+    {offsetof(struct ptx_facts, half_math), "calculates in half precision"},
+    {offsetof(struct ptx_facts, bf16_math), "calculates in bfloat16"},
+    {offsetof(struct ptx_facts, tf32_math), "calculates in TF32"},
+    {offsetof(struct ptx_facts, volatile_access), "has volatile accesses"},
+};
+
+static bool flag(const struct ptx_facts *facts, size_t offset)
+{
+    bool set;
+    memcpy(&set, (const char *)facts + offset, sizeof set);
+    return set;
+}
+
+static kg_status admit_constructs(const struct ptx_facts *facts, const struct ptx_facts *original,
+                                  struct verdict *out)
+{
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+        if (flag(facts, never[i].offset))
+            return refuse(out, "the variant %s: %s", never[i].text, facts->detail);
+    for (size_t i = 0; i < sizeof inherited / sizeof *inherited; i++)
+        if (flag(facts, inherited[i].offset) && !flag(original, inherited[i].offset))
+            return refuse(out, "the variant %s, the original does not: %s", inherited[i].text,
+                          facts->detail);
+    return KG_OK;
+}
+
+/* The original's parameters, then one pointer for each variable that the variant asked for. */
+static kg_status admit_params(const struct job *job, const struct candidate *candidate,
+                              const struct ptx_facts *facts, struct verdict *out)
+{
+    const struct kernel_model *model = &job->model;
+    uint32_t wanted = model->param_count + candidate->global_count;
+    if (facts->param_count != wanted)
+        return refuse(out, "the variant has %u parameters; it needs the original's %u%s",
+                      facts->param_count, model->param_count,
+                      candidate->global_count ? " and a pointer for each variable" : "");
+    uint32_t end = 0;
+    for (uint32_t i = 0; i < wanted; i++) {
+        const struct kg_param *is = &facts->params[i];
+        bool added = i >= model->param_count;
+        uint32_t offset = added ? (end + 7) & ~7u : model->params[i].offset;
+        uint32_t size = added ? 8 : model->params[i].size;
+        if (is->offset != offset || is->size != size)
+            return refuse(out, "parameter %u stands at byte %u with %u bytes, not at %u with %u", i,
+                          is->offset, is->size, offset, size);
+        end = offset + size;
+    }
+    return KG_OK;
+}
+
+static bool captured_global(const struct kg_capture *capture, const char *name)
+{
+    for (uint32_t i = 0; i < capture->region_count; i++)
+        if (capture->regions[i].kind == CAPTURE_GLOBAL && !strcmp(capture->regions[i].name, name))
+            return true;
+    return false;
+}
+
+static kg_status admit_globals(const struct job *job, const struct candidate *candidate,
+                               struct verdict *out)
+{
+    if (candidate->global_count > VARIANT_GLOBALS)
+        return refuse(out, "the variant asks for %u of the original's variables; at most %d",
+                      candidate->global_count, VARIANT_GLOBALS);
+    for (uint32_t i = 0; i < candidate->global_count; i++)
+        if (!captured_global(&job->capture, candidate->globals[i]))
+            return refuse(out, "the variant asks for variable %s, which the original does not use",
+                          candidate->globals[i]);
+    return KG_OK;
+}
+
+/* What holds on every device; the replay child asks the device itself. */
+static kg_status admit_launch(const struct kg_launch *launch, struct verdict *out)
+{
+    const struct kg_dim *grid = &launch->grid, *block = &launch->block;
+    uint64_t threads = (uint64_t)block->x * block->y * block->z;
+    if (block->x > 1024 || block->y > 1024 || block->z > 64 || !threads || threads > 1024)
+        return refuse(out, "blocks of %u x %u x %u threads", block->x, block->y, block->z);
+    if (!grid->x || !grid->y || !grid->z || grid->x > INT32_MAX || grid->y > 65535 ||
+        grid->z > 65535)
+        return refuse(out, "a grid of %u x %u x %u blocks", grid->x, grid->y, grid->z);
+    return KG_OK;
+}
+
+kg_status admit(struct job *job, const struct candidate *candidate, struct verdict *out)
+{
+    char error[256] = "";
+    struct ptx_facts facts, original = {0};
+    if (!candidate->ptx || !candidate->entry || !candidate->code.size)
+        return refuse(out, "the candidate has no code");
+    if (ptx_facts_of(candidate->ptx, &facts, error, sizeof error) != KG_OK)
+        return refuse(out, "the variant's PTX cannot be read: %s", error);
+    if (job->image.ptx.size &&
+        ptx_facts_of((const char *)job->image.ptx.data, &original, error, sizeof error) != KG_OK)
+        original = (struct ptx_facts){0}; /* nothing is known: nothing is inherited */
+    if (facts.entries != 1 || strcmp(facts.entry, candidate->entry))
+        return refuse(out, "the variant must have the one entry %s; it has %u, the first is %s",
+                      candidate->entry, facts.entries, facts.entry);
+    kg_status status = admit_constructs(&facts, &original, out);
+    if (status == KG_OK && facts.nc_loads && job->signature.overlap_count)
+        status = refuse(out, "the variant loads past the coherent cache (ld.global.nc) while the "
+                             "captured buffers overlap");
+    if (status == KG_OK)
+        status = admit_globals(job, candidate, out);
+    if (status == KG_OK)
+        status = admit_params(job, candidate, &facts, out);
+    return status == KG_OK ? admit_launch(&candidate->launch, out) : status;
+}

@@ -1,0 +1,441 @@
+/* A capture's way through the worker: one table of steps for the job, one for each candidate. What
+ * comes of every candidate is stored with the gate and the reason, and the job's note says where it
+ * stands, so that `kgenrt status` and `kgenrt show` need nothing but the store. */
+#include "tune/job.h"
+
+#include "tune/replay.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_ATTEMPTS = 16 };
+
+/* A job with its current candidate. */
+struct work {
+    struct job job;
+    bool opened;      /* the capture has been read */
+    const char *over; /* why there is nothing (more) to do; NULL: go on */
+    kg_status failed; /* something but a verdict ended the job */
+    unsigned published, refused;
+
+    const struct maker *maker;
+    const char *argument;
+    unsigned attempt, turn;
+    const struct candidate *previous;
+    const char *message;
+    struct candidate candidate;
+    struct verdict verdict;
+    struct replay_run run;
+    struct kg_id blob; /* of the candidate, once it is stored */
+    bool known;        /* refused before: not stored again */
+};
+
+/* ---- steps -------------------------------------------------------------------------------------
+ */
+
+/* Test hook: KGENRT_TEST_DIE=STEP kills the worker on entry to that step, as a crash or the
+ * out-of-memory killer would. */
+static void die_if_asked(const char *step)
+{
+    const char *die = getenv("KGENRT_TEST_DIE");
+    if (die && !strcmp(die, step))
+        (void)raise(SIGKILL);
+}
+
+kg_status steps_run(const struct step *steps, unsigned count, void *self,
+                    void (*entered)(void *self, const char *name), const char **failed)
+{
+    *failed = NULL;
+    for (unsigned i = 0; i < count; i++) {
+        entered(self, steps[i].name);
+        kg_status status = steps[i].run(self);
+        if (status == KG_OK)
+            continue;
+        *failed = steps[i].name;
+        return status;
+    }
+    return KG_OK;
+}
+
+static void note(struct work *work, const char *state, const char *detail)
+{
+    struct job *job = &work->job;
+    if (!work->opened)
+        return;
+    struct kg_job_note text = {.hardware = job->hardware,
+                               .kernel = job->capture.kernel,
+                               .signature = job->signature_key,
+                               .time = (uint64_t)time(NULL)};
+    snprintf(text.kernel_name, sizeof text.kernel_name, "%s", job->capture.entry);
+    snprintf(text.state, sizeof text.state, "%s", state);
+    snprintf(text.detail, sizeof text.detail, "%s", detail);
+    (void)store_put_job(job->store, &text); /* says itself what failed; the job goes on */
+}
+
+static void enter(void *self, const char *step)
+{
+    struct work *work = self;
+    char detail[128] = "";
+    if (work->maker)
+        snprintf(detail, sizeof detail, "maker %s, candidate %u, turn %u", work->maker->name,
+                 work->attempt, work->turn);
+    note(work, step, detail);
+    die_if_asked(step);
+}
+
+/* ---- the job's own steps -----------------------------------------------------------------------
+ */
+
+static kg_status open_capture(void *self)
+{
+    struct work *work = self;
+    struct job *job = &work->job;
+    kg_status status = capture_read(job->capture_path, &job->capture);
+    if (status == KG_OK)
+        status = capture_signature(&job->capture, &job->signature);
+    if (status != KG_OK)
+        return status;
+    hardware_key(&job->capture.hardware, &job->hardware);
+    signature_id(&job->signature, &job->signature_key);
+    work->opened = true;
+    return store_put_hardware(job->store, &job->capture.hardware);
+}
+
+static kg_status put_kernel(struct job *job, const char *ineligible)
+{
+    struct kg_kernel_note text = {.hardware = job->hardware,
+                                  .kernel = job->capture.kernel,
+                                  .app_ns = job->capture.app_ns,
+                                  .app_share = job->capture.app_share,
+                                  .time = (uint64_t)time(NULL)};
+    snprintf(text.name, sizeof text.name, "%s", job->capture.entry);
+    snprintf(text.program, sizeof text.program, "%s", job->capture.program);
+    snprintf(text.ineligible, sizeof text.ineligible, "%s", ineligible ? ineligible : "");
+    return store_put_kernel(job->store, &text);
+}
+
+struct search {
+    const struct work *work;
+    const char *maker;        /* rejections: of this maker only */
+    const struct kg_id *blob; /* of this candidate only; NULL: any */
+    unsigned found;
+};
+
+static bool match_variant(void *self, const struct kg_variant *v, bool best)
+{
+    struct search *search = self;
+    const struct job *job = &search->work->job;
+    struct kg_id signature;
+    if (best && id_equal(&v->hardware, &job->hardware) && id_equal(&v->kernel, &job->model.id) &&
+        v->driver_version == job->capture.hardware.driver_version) {
+        signature_id(&v->signature, &signature);
+        search->found += id_equal(&signature, &job->signature_key);
+    }
+    return !search->found;
+}
+
+static bool match_rejection(void *self, const struct kg_rejection *r)
+{
+    struct search *search = self;
+    const struct job *job = &search->work->job;
+    search->found +=
+        id_equal(&r->hardware, &job->hardware) && id_equal(&r->kernel, &job->model.id) &&
+        id_equal(&r->signature, &job->signature_key) && !strcmp(r->maker, search->maker) &&
+        (!search->blob || id_equal(&r->candidate, search->blob));
+    return true;
+}
+
+static unsigned rejections(const struct work *work, const char *maker, const struct kg_id *blob)
+{
+    struct search search = {.work = work, .maker = maker, .blob = blob};
+    if (store_each_rejection(work->job.store, match_rejection, &search) != KG_OK)
+        return 0;
+    return search.found;
+}
+
+static kg_status analyse(void *self)
+{
+    struct work *work = self;
+    struct job *job = &work->job;
+    struct search search = {.work = work};
+    bool soft = !strcmp(job->capture.hardware.vendor, "softgpu");
+    kg_status status = image_select(job->capture.image, job->capture.image_size,
+                                    job->capture.hardware.arch, soft, &job->image);
+    if (status == KG_OK)
+        status = kernel_model_make(&job->image, job->capture.entry, &job->model);
+    if (status != KG_OK)
+        return status;
+    if (!id_equal(&job->model.id, &job->capture.kernel))
+        log_line(KG_INFO, "%s: the capture was made by another version of kgenrt",
+                 job->capture.entry);
+    if (job->model.ineligible)
+        work->over = job->model.ineligible;
+    else if (*job->capture.jit_options && !job->image.machine_code)
+        work->over = "its module is compiled by the driver with options of the app's own";
+    status = put_kernel(job, work->over);
+    if (status == KG_OK && !work->over)
+        status = store_each_variant(job->store, match_variant, &search);
+    if (search.found)
+        work->over = "has a verified variant already";
+    return status;
+}
+
+static const struct step job_steps[] = {{"open", open_capture}, {"analyse", analyse}};
+
+/* ---- a candidate's steps -----------------------------------------------------------------------
+ */
+
+/* What a candidate is, as text: the head says what its source does not. Equal candidates give equal
+ * text, and so the same blob. */
+static kg_status put_candidate(struct work *work)
+{
+    const struct candidate *c = &work->candidate;
+    const struct kg_launch *l = &c->launch;
+    const char *body = c->source ? c->source : c->ptx ? c->ptx : c->reply ? c->reply : "";
+    char *globals = arena_copy(&work->job.arena, "", 0);
+    for (uint32_t i = 0; globals && i < c->global_count; i++)
+        globals = arena_format(&work->job.arena, "%s %s", globals, c->globals[i]);
+    char *text = globals
+                     ? arena_format(&work->job.arena,
+                                    "// entry %s, grid %u %u %u, block %u %u %u, shared %u, "
+                                    "variables:%s\n%s",
+                                    c->entry ? c->entry : "-", l->grid.x, l->grid.y, l->grid.z,
+                                    l->block.x, l->block.y, l->block.z, l->shared, globals, body)
+                     : NULL;
+    return text ? store_put_blob(work->job.store, text, strlen(text), &work->blob) : KG_NO_MEMORY;
+}
+
+static kg_status generate(void *self)
+{
+    struct work *work = self;
+    struct candidate *c = &work->candidate;
+    kg_status status = work->maker->make(&work->job, work->argument, work->attempt, work->turn,
+                                         work->previous, work->message, c);
+    if (!c->maker)
+        c->maker = work->maker->name;
+    if (status != KG_OK && status != KG_BAD_INPUT)
+        return status;
+    kg_status stored = put_candidate(work);
+    if (status == KG_BAD_INPUT)
+        verdict_set(&work->verdict, status, "reply", "%s", c->note ? c->note : "malformed reply");
+    if (status != KG_OK || stored != KG_OK)
+        return status != KG_OK ? status : stored;
+    work->known = rejections(work, c->maker, &work->blob);
+    if (!work->known)
+        return KG_OK;
+    verdict_set(&work->verdict, KG_REFUSED, "reply", "this very candidate was refused before");
+    return KG_REFUSED;
+}
+
+static kg_status compile(void *self)
+{
+    struct work *work = self;
+    char message[sizeof work->verdict.reason] = "";
+    kg_status status = compile_candidate(&work->job, &work->candidate, message, sizeof message);
+    if (status != KG_OK)
+        verdict_set(&work->verdict, status, "compile", "%s",
+                    *message ? message : status_text(status));
+    return status;
+}
+
+static kg_status admission(void *self)
+{
+    struct work *work = self;
+    return admit(&work->job, &work->candidate, &work->verdict);
+}
+
+/* Starts the replay child and follows it through the gates; `timing` follows it to its end. */
+static kg_status verify(void *self)
+{
+    struct work *work = self;
+    bool ended;
+    kg_status status = replay_begin(&work->job, &work->candidate, 0, &work->run);
+    if (status != KG_OK) {
+        verdict_set(&work->verdict, status, "replay", "the replay could not be started");
+        return status;
+    }
+    status = replay_wait(&work->run, "time", &work->verdict, &ended);
+    if (status != KG_OK || !ended)
+        return status;
+    verdict_set(&work->verdict, KG_CHILD, "time", "the replay child ended before timing");
+    return KG_CHILD;
+}
+
+static kg_status timing(void *self)
+{
+    struct work *work = self;
+    bool ended;
+    kg_status status = replay_wait(&work->run, NULL, &work->verdict, &ended);
+    work->candidate.registers = work->run.registers;
+    return status;
+}
+
+static kg_status publish(void *self)
+{
+    struct work *work = self;
+    return publish_variant(&work->job, &work->candidate, &work->verdict);
+}
+
+static const struct step candidate_steps[] = {{"generate", generate}, {"compile", compile},
+                                              {"admit", admission},   {"verify", verify},
+                                              {"time", timing},       {"publish", publish}};
+
+/* A verdict about the candidate: the maker may try again. Else the job or the maker cannot go on.
+ */
+static bool about_candidate(kg_status status)
+{
+    return status == KG_COMPILE || status == KG_REFUSED || status == KG_BAD_INPUT ||
+           status == KG_SLOWER || status == KG_TIMEOUT;
+}
+
+static void put_rejection(struct work *work, const char *step)
+{
+    const struct job *job = &work->job;
+    const struct verdict *verdict = &work->verdict;
+    struct kg_rejection r = {.hardware = job->hardware,
+                             .kernel = job->model.id,
+                             .signature = job->signature_key,
+                             .time = (uint64_t)time(NULL)};
+    if (about_candidate(verdict->status))
+        r.candidate = work->blob; /* else it may be tried again */
+    snprintf(r.kernel_name, sizeof r.kernel_name, "%s", job->capture.entry);
+    snprintf(r.maker, sizeof r.maker, "%s", work->candidate.maker);
+    snprintf(r.gate, sizeof r.gate, "%s", *verdict->gate ? verdict->gate : step);
+    snprintf(r.reason, sizeof r.reason, "%s", verdict->reason);
+    if (!strcmp(r.gate, "time")) {
+        r.ratio = verdict->ratio;
+        r.low = verdict->low;
+        r.high = verdict->high;
+    }
+    log_line(KG_INFO, "%s: %s's candidate refused by gate %s: %s", r.kernel_name, r.maker, r.gate,
+             r.reason);
+    (void)store_put_rejection(job->store, &r); /* says itself what failed; the job goes on */
+}
+
+/* One candidate through its steps, and the book-keeping of what came of it. */
+static kg_status try_candidate(struct work *work)
+{
+    const char *failed;
+    work->candidate = (struct candidate){0};
+    work->verdict = (struct verdict){0};
+    work->blob = (struct kg_id){0};
+    work->known = false;
+    work->run = (struct replay_run){.fd = -1};
+    kg_status status = steps_run(candidate_steps, sizeof candidate_steps / sizeof *candidate_steps,
+                                 work, enter, &failed);
+    replay_end(&work->run);
+    bytes_free(&work->candidate.code);
+    free(work->verdict.evidence);
+    work->verdict.evidence = NULL;
+    if (status == KG_OK) {
+        work->published++;
+        return KG_OK;
+    }
+    bool made = strcmp(failed, "generate") || about_candidate(status);
+    if (made && !*work->verdict.reason)
+        verdict_set(&work->verdict, status, failed, "%s", status_text(status));
+    if (made && !work->known)
+        put_rejection(work, failed);
+    work->refused += made;
+    if (made && status == KG_NOT_ELIGIBLE)
+        work->over = arena_format(&work->job.arena, "%s", work->verdict.reason);
+    else if (made && !about_candidate(status))
+        work->failed = status;
+    return status;
+}
+
+/* A candidate and its repairs. */
+static kg_status try_turns(struct work *work)
+{
+    unsigned turns = work->maker->turns;
+    if (turns > (unsigned)options()->repair_turns)
+        turns = (unsigned)options()->repair_turns;
+    work->previous = NULL;
+    work->message = NULL;
+    for (work->turn = 0;; work->turn++) {
+        kg_status status = try_candidate(work);
+        if (work->turn >= turns || !about_candidate(status))
+            return status;
+        struct candidate *kept = arena_alloc(&work->job.arena, sizeof *kept);
+        if (!kept)
+            return KG_NO_MEMORY;
+        *kept = work->candidate;
+        work->previous = kept;
+        work->message =
+            arena_format(&work->job.arena, "%s: %s", work->verdict.gate, work->verdict.reason);
+    }
+}
+
+static bool ask_maker(void *self, const struct maker *maker, const char *argument)
+{
+    struct work *work = self;
+    work->maker = maker;
+    work->argument = argument;
+    if (maker->turns && rejections(work, maker->name, NULL) > (unsigned)options()->repair_turns) {
+        log_line(KG_INFO, "%s: %s was asked before, in vain", work->job.capture.entry, maker->name);
+        return true; /* each answer of a model costs */
+    }
+    for (work->attempt = 0; work->attempt < MOST_ATTEMPTS; work->attempt++) {
+        kg_status status = try_turns(work);
+        if (work->over || work->failed)
+            return false;
+        if (status == KG_OK || about_candidate(status))
+            continue;
+        if (status != KG_NO_CANDIDATE)
+            log_line(KG_WARN, "maker %s cannot work: %s", maker->name, status_text(status));
+        return true;
+    }
+    return true;
+}
+
+/* ---- the job -----------------------------------------------------------------------------------
+ */
+
+static void finish(struct work *work, kg_status status, const char *failed)
+{
+    char detail[512];
+    work->maker = NULL;
+    if (status == KG_OK)
+        snprintf(detail, sizeof detail, "%u published, %u refused%s%.400s", work->published,
+                 work->refused, work->over ? "; " : "", work->over ? work->over : "");
+    else
+        snprintf(detail, sizeof detail, "%s: %s%s%.300s", failed, status_text(status),
+                 *work->verdict.reason ? ": " : "", work->verdict.reason);
+    note(work, status == KG_OK ? "done" : "failed", detail);
+    log_line(status == KG_OK ? KG_INFO : KG_WARN, "%s: %s",
+             work->opened ? work->job.capture.entry : work->job.capture_path, detail);
+}
+
+kg_status job_run(struct store *store, const char *dir, const char *capture_path, bool keep)
+{
+    struct work *work = calloc(1, sizeof *work);
+    const char *failed = "open";
+    if (!work)
+        return KG_NO_MEMORY;
+    struct job *job = &work->job;
+    job->store = store;
+    job->dir = dir;
+    kg_status status = path_make(job->capture_path, "%s", capture_path);
+    if (status == KG_OK)
+        status = steps_run(job_steps, sizeof job_steps / sizeof *job_steps, work, enter, &failed);
+    if (status == KG_OK && !work->over) {
+        makers_each(ask_maker, work);
+        status = work->failed;
+        failed = work->verdict.gate;
+    }
+    finish(work, status, failed);
+    if (status == KG_OK && !keep && unlink(capture_path) && errno != ENOENT)
+        log_line(KG_WARN, "%s: cannot be removed: %s", capture_path, strerror(errno));
+    kernel_model_free(&job->model);
+    image_code_free(&job->image);
+    signature_free(&job->signature);
+    capture_free(&job->capture);
+    arena_free(&job->arena);
+    free(work);
+    return status;
+}

@@ -1,0 +1,26 @@
+/* A job's steps, private to runtime/tune: the table runner, verdicts, publishing. */
+#ifndef KG_JOB_H
+#define KG_JOB_H
+
+#include "tune/tune.h"
+
+/* One step of a way that is walked in order. */
+struct step {
+    const char *name;
+    kg_status (*run)(void *self);
+};
+
+/* Runs the steps until one fails; `entered` is called before each. failed: its name, or NULL. */
+kg_status steps_run(const struct step *steps, unsigned count, void *self,
+                    void (*entered)(void *self, const char *name), const char **failed);
+
+/* Stores the variant with its blobs and evidence and, when it is the best, a new snapshot. */
+kg_status publish_variant(struct job *job, const struct candidate *candidate,
+                          const struct verdict *verdict);
+
+void verdict_set(struct verdict *verdict, kg_status status, const char *gate, const char *format,
+                 ...) __attribute__((format(printf, 4, 5)));
+/* Whether a comma-separated list (NULL: empty) holds a name. */
+bool name_listed(const char *list, const char *name);
+
+#endif

@@ -1,0 +1,62 @@
+/* Publishing: a verified variant, its code, source and evidence into the store, and from the store
+ * a new snapshot, which is all that apps see. */
+#include "tune/job.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static kg_status put_text(struct store *store, const char *text, struct kg_id *out)
+{
+    return text && *text ? store_put_blob(store, text, strlen(text), out) : KG_OK;
+}
+
+static kg_status put_blobs(struct job *job, const struct candidate *candidate,
+                           const struct verdict *verdict, struct kg_variant *variant)
+{
+    kg_status status =
+        store_put_blob(job->store, candidate->code.data, candidate->code.size, &variant->code);
+    if (status == KG_OK)
+        status = put_text(job->store, candidate->source, &variant->source);
+    if (status == KG_OK)
+        status = put_text(job->store, candidate->ptx, &variant->ptx);
+    return status == KG_OK ? put_text(job->store, verdict->evidence, &variant->evidence) : status;
+}
+
+kg_status publish_variant(struct job *job, const struct candidate *candidate,
+                          const struct verdict *verdict)
+{
+    bool best = false;
+    struct kg_variant variant = {
+        .hardware = job->hardware,
+        .kernel = job->model.id,
+        .signature = job->signature, /* lent */
+        .launch = candidate->launch,
+        .maker = candidate->maker,
+        .entry = candidate->entry,
+        .kernel_name = job->capture.entry,
+        .note = candidate->note ? candidate->note : "",
+        .accuracy = options()->accuracy,
+        .global_count = candidate->global_count,
+        .original_ns = verdict->original_ns,
+        .variant_ns = verdict->variant_ns,
+        .ratio = verdict->ratio,
+        .low = verdict->low,
+        .high = verdict->high,
+        .driver_version = job->capture.hardware.driver_version,
+        .compiler_version = candidate->compiler_version,
+        .time = (uint64_t)time(NULL),
+    };
+    memcpy(variant.globals, candidate->globals, sizeof variant.globals);
+    kg_status status = put_blobs(job, candidate, verdict, &variant);
+    if (status != KG_OK)
+        return status;
+    variant_identify(&variant);
+    status = store_put_variant(job->store, &variant, &best);
+    if (status != KG_OK)
+        return status;
+    log_line(KG_INFO, "%s: variant by %s, %.2f times as fast [%.2f, %.2f]%s", job->capture.entry,
+             candidate->maker, variant.ratio, variant.low, variant.high,
+             best ? "" : "; another is faster");
+    return best ? snapshot_make(job->store, job->dir, &job->hardware) : KG_OK;
+}

@@ -1,0 +1,284 @@
+/* The worker: takes captures out of the spool, oldest first, and runs a job on each, until no app
+ * is alive any more. It never opens the GPU driver: compiling and launching happen in children of
+ * its own, so that nothing they do can end it. One a cache folder; a second one ends at once. */
+#include "tune/job.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    MOST_TRIES = 2, /* of a capture, over all workers */
+    POLL_MS = 200,
+    MOST_LOG = 1 << 20 /* bytes of DIR/worker.log; then it begins anew */
+};
+static const uint64_t linger_ns = 2000000000, first_app_ns = 5000000000;
+
+/* ---- becoming a process of its own -------------------------------------------------------------
+ */
+
+static void reset_signals(void)
+{
+    struct sigaction standard = {.sa_handler = SIG_DFL};
+    sigset_t none;
+    for (int i = 1; i < NSIG; i++)
+        (void)sigaction(i, &standard, NULL); /* some cannot be set: they refuse */
+    sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)signal(SIGPIPE, SIG_IGN); /* a model's connection may break */
+}
+
+/* Descriptors 0 and 1 on /dev/null; 2 on the worker's log, where there is room. */
+static bool settle_descriptors(const char *dir)
+{
+    char path[KG_PATH];
+    struct stat info;
+    int null = open("/dev/null", O_RDWR), log = -1;
+    if (path_make(path, "%s/worker.log", dir) == KG_OK)
+        log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
+    if (log >= 0 && !fstat(log, &info) && info.st_size > MOST_LOG && ftruncate(log, 0))
+        log = -1;
+    return null >= 0 && dup2(null, 0) >= 0 && dup2(null, 1) >= 0 &&
+           dup2(log >= 0 ? log : null, 2) >= 0 && !close_range(3, ~0u, 0);
+}
+
+/* False in the process that called, whose part is over; true in the worker. A first fork leaves the
+ * caller's process group and session, a second makes init the parent. *code: how the caller ends.
+ */
+static bool detach(const char *dir, int *code)
+{
+    pid_t child = fork();
+    if (child) {
+        int how = 0;
+        while (child > 0 && waitpid(child, &how, 0) < 0 && errno == EINTR)
+            ;
+        *code = child < 0 || !WIFEXITED(how) || WEXITSTATUS(how);
+        return false;
+    }
+    if (setsid() < 0)
+        _exit(1);
+    child = fork();
+    if (child)
+        _exit(child < 0);
+    umask(077);
+    reset_signals();
+    if (!settle_descriptors(dir)) /* the folder stays: paths in options may be relative */
+        _exit(1);
+    return true;
+}
+
+/* DIR/worker.lock stays locked as long as this process lives; apps look whether it is. The file
+ * says who holds it. Returns the descriptor, -1 when another worker has it. */
+static int take_lock(const char *dir)
+{
+    char path[KG_PATH], text[32];
+    if (path_make(path, "%s/worker.lock", dir) != KG_OK)
+        return -1;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) {
+        log_line(KG_ERROR, "%s: %s", path, strerror(errno));
+        return -1;
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB)) {
+        log_line(errno == EWOULDBLOCK ? KG_INFO : KG_ERROR, "%s: %s", path,
+                 errno == EWOULDBLOCK ? "another worker is at work" : strerror(errno));
+        close(fd);
+        return -1;
+    }
+    int length = snprintf(text, sizeof text, "%d\n", (int)getpid());
+    if (ftruncate(fd, 0) || pwrite(fd, text, (size_t)length, 0) != length)
+        log_line(KG_INFO, "%s: %s", path, strerror(errno));
+    return fd;
+}
+
+/* ---- the spool ---------------------------------------------------------------------------------
+ */
+
+static bool ends_with(const char *name, const char *suffix)
+{
+    size_t n = strlen(name), s = strlen(suffix);
+    return n > s && !strcmp(name + n - s, suffix);
+}
+
+/* The oldest capture; false when there is none. */
+static bool next_capture(const char *dir, char path[static KG_PATH])
+{
+    char folder[KG_PATH];
+    struct timespec oldest = {0, 0};
+    bool found = false;
+    if (path_make(folder, "%s/spool", dir) != KG_OK)
+        return false;
+    DIR *list = opendir(folder);
+    for (struct dirent *e; list && (e = readdir(list));) {
+        struct stat info;
+        if (!ends_with(e->d_name, ".kgcap") ||
+            fstatat(dirfd(list), e->d_name, &info, AT_SYMLINK_NOFOLLOW) || !S_ISREG(info.st_mode))
+            continue;
+        bool older = info.st_mtim.tv_sec < oldest.tv_sec || (info.st_mtim.tv_sec == oldest.tv_sec &&
+                                                             info.st_mtim.tv_nsec < oldest.tv_nsec);
+        if ((found && !older) || path_make(path, "%s/%s", folder, e->d_name) != KG_OK)
+            continue;
+        oldest = info.st_mtim;
+        found = true;
+    }
+    if (list)
+        closedir(list);
+    return found;
+}
+
+/* Tries are counted in a file beside the capture before the job begins, so that one that kills its
+ * worker is counted too. */
+static kg_status count_try(const char *capture, unsigned *tries)
+{
+    char path[KG_PATH], text[16];
+    struct kg_bytes before;
+    kg_status status = path_make(path, "%s.tries", capture);
+    if (status != KG_OK)
+        return status;
+    status = file_read(path, sizeof text, &before);
+    *tries = status == KG_OK ? (unsigned)strtoul((const char *)before.data, NULL, 10) : 0;
+    bytes_free(&before);
+    int length = snprintf(text, sizeof text, "%u\n", ++*tries);
+    return file_write(path, text, (size_t)length, 0600);
+}
+
+static void forget(const char *capture, bool remove_capture)
+{
+    char path[KG_PATH];
+    if (remove_capture && unlink(capture) && errno != ENOENT)
+        log_line(KG_WARN, "%s: %s", capture, strerror(errno));
+    if (path_make(path, "%s.tries", capture) == KG_OK && unlink(path) && errno != ENOENT)
+        log_line(KG_WARN, "%s: %s", path, strerror(errno));
+}
+
+/* One capture; false when the spool itself cannot be worked with. */
+static bool work_off(struct store *store, const char *dir, const char *capture)
+{
+    unsigned tries;
+    if (count_try(capture, &tries) != KG_OK)
+        return false;
+    if (tries > MOST_TRIES) {
+        log_line(KG_WARN, "%s: given up, %d workers ended in it", capture, MOST_TRIES);
+        forget(capture, true);
+        return true;
+    }
+    kg_status status = job_run(store, dir, capture, false);
+    if (status == KG_OK || tries == MOST_TRIES)
+        forget(capture, status != KG_OK);
+    return true;
+}
+
+/* An app holds its flight recorder's lock as long as it lives. */
+static bool app_alive(const char *dir)
+{
+    char folder[KG_PATH];
+    bool alive = false;
+    if (path_make(folder, "%s/flight", dir) != KG_OK)
+        return false;
+    DIR *list = opendir(folder);
+    for (struct dirent *e; list && !alive && (e = readdir(list));) {
+        if (!ends_with(e->d_name, ".kgf"))
+            continue;
+        int fd = openat(dirfd(list), e->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        if (fd < 0)
+            continue;
+        alive = flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+        close(fd); /* and with it our lock */
+    }
+    if (list)
+        closedir(list);
+    return alive;
+}
+
+/* ---- the loop ----------------------------------------------------------------------------------
+ */
+
+static int loop(struct store *store, const char *dir, bool once)
+{
+    char capture[KG_PATH];
+    uint64_t until = now_ns() + first_app_ns; /* of an app, the first may be about to start */
+    for (;;) {
+        if (next_capture(dir, capture)) {
+            if (!work_off(store, dir, capture))
+                return 1;
+            until = now_ns() + linger_ns;
+            continue;
+        }
+        if (once)
+            return 0;
+        if (app_alive(dir))
+            until = now_ns() + linger_ns;
+        if (now_ns() >= until)
+            return 0;
+        struct timespec nap = {0, POLL_MS * 1000000L};
+        nanosleep(&nap, NULL);
+    }
+}
+
+/* Folders of replays whose worker was killed. Nobody else makes any: the lock is ours. */
+static void sweep(const char *dir)
+{
+    char folder[KG_PATH], path[KG_PATH];
+    static const char *const names[] = {"/request.json", "/code", ""};
+    if (path_make(folder, "%s/work", dir) != KG_OK)
+        return;
+    DIR *list = opendir(folder);
+    for (struct dirent *e; list && (e = readdir(list));)
+        for (unsigned i = 0; i < 3 && *e->d_name != '.'; i++)
+            if (path_make(path, "%s/%s%s", folder, e->d_name, names[i]) == KG_OK && remove(path) &&
+                errno != ENOENT)
+                log_line(KG_INFO, "%s: %s", path, strerror(errno));
+    if (list)
+        closedir(list);
+}
+
+static int run(const struct worker_config *config, const char *dir)
+{
+    struct store *store;
+    kg_status status = store_open(dir, false, &store);
+    if (status != KG_OK) {
+        log_line(KG_ERROR, "%s: the store cannot be used: %s", dir, status_text(status));
+        return 1;
+    }
+    sweep(dir);
+    int code;
+    if (config->capture)
+        code = job_run(store, dir, config->capture, true) != KG_OK;
+    else
+        code = loop(store, dir, config->once);
+    store_close(store);
+    return code;
+}
+
+int worker_main(const struct worker_config *config)
+{
+    const char *dir = cache_dir();
+    int code = 0;
+    if (!*dir || dir_make(dir) != KG_OK) {
+        log_line(KG_ERROR, "%s: no cache folder to work in; set KGENRT_CACHE", *dir ? dir : "-");
+        return 1;
+    }
+    if (config->detach && !detach(dir, &code))
+        return code;
+    unsetenv("LD_PRELOAD"); /* children must not tune themselves */
+    unsetenv("LD_AUDIT");
+    int lock = take_lock(dir);
+    if (lock < 0)
+        return 1;
+    errno = 0;
+    if (nice(10) == -1 && errno)
+        log_line(KG_INFO, "nice: %s", strerror(errno));
+    code = run(config, dir);
+    close(lock);
+    return code;
+}
