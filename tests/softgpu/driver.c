@@ -1,0 +1,161 @@
+/* Start, state of the process, errors, and the switches a test may set:
+ *   SOFTGPU_VERBOSE=1        a line on standard error for each fault
+ *   SOFTGPU_SEED=N           order in which blocks run (0: ascending)
+ *   SOFTGPU_THREADS=N        host threads of one launch (0: as many as processors)
+ *   SOFTGPU_FAULT=oom:N,launch:N,hang:N   the N-th allocation fails, the N-th launch faults, the
+ *                            N-th launch never ends
+ * A child made by fork gets CUDA_ERROR_NOT_INITIALIZED from everything, as with the real driver. */
+#include "soft.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static atomic_bool started, forked;
+
+static void after_fork(void)
+{
+    atomic_store(&forked, true);
+}
+
+static void start(void)
+{
+    if (pthread_atfork(NULL, NULL, after_fork) == 0)
+        atomic_store(&started, true);
+}
+
+CUresult cuInit(unsigned int Flags)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (Flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (atomic_load(&forked))
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (__atomic_load_n(&soft_cancel, __ATOMIC_RELAXED))
+        return CUDA_ERROR_DEINITIALIZED;
+    pthread_once(&once, start);
+    return atomic_load(&started) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult soft_enter(void)
+{
+    if (atomic_load_explicit(&forked, memory_order_relaxed) ||
+        !atomic_load_explicit(&started, memory_order_acquire))
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return __atomic_load_n(&soft_cancel, __ATOMIC_RELAXED) ? CUDA_ERROR_DEINITIALIZED
+                                                           : CUDA_SUCCESS;
+}
+
+CUresult cuDriverGetVersion(int *driverVersion)
+{
+    if (!driverVersion)
+        return CUDA_ERROR_INVALID_VALUE;
+    *driverVersion = CUDA_VERSION;
+    return CUDA_SUCCESS;
+}
+
+static const struct {
+    CUresult code;
+    const char *name, *text;
+} errors[] = {
+#define ERROR(code, runtime, text) {code, #code, text},
+#include "errors.def"
+#undef ERROR
+};
+
+static int error_index(CUresult error)
+{
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        if (errors[i].code == error)
+            return (int)i;
+    return -1;
+}
+
+CUresult cuGetErrorName(CUresult error, const char **pStr)
+{
+    int index = error_index(error);
+    if (!pStr)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pStr = index < 0 ? NULL : errors[index].name;
+    return index < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorString(CUresult error, const char **pStr)
+{
+    int index = error_index(error);
+    if (!pStr)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pStr = index < 0 ? NULL : errors[index].text;
+    return index < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult soft_status(kg_status status)
+{
+    switch (status) {
+    case KG_OK:
+        return CUDA_SUCCESS;
+    case KG_NO_MEMORY:
+    case KG_LIMIT:
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    case KG_NOT_FOUND:
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    case KG_UNSUPPORTED:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+}
+
+uint64_t soft_number(const char *variable, uint64_t standard)
+{
+    const char *text = getenv(variable);
+    char *end;
+    uint64_t value = text ? strtoull(text, &end, 0) : 0;
+    return text && *text && !*end ? value : standard;
+}
+
+bool soft_verbose(void)
+{
+    return soft_number("SOFTGPU_VERBOSE", 0) != 0;
+}
+
+void soft_say(const char *format, ...)
+{
+    char line[800];
+    int used = snprintf(line, sizeof line, "softgpu[%d]: ", (int)getpid());
+    va_list args;
+    va_start(args, format);
+    int more = vsnprintf(line + used, sizeof line - (size_t)used - 1, format, args);
+    va_end(args);
+    size_t length = (size_t)used + (more > 0 ? (size_t)more : 0);
+    if (length > sizeof line - 2)
+        length = sizeof line - 2;
+    line[length++] = '\n';
+    if (write(STDERR_FILENO, line, length) < 0)
+        return; /* nobody to tell */
+}
+
+/* The N of SOFTGPU_FAULT's "kind:N"; 0: none. */
+static uint64_t fault_number(const char *kind)
+{
+    const char *text = getenv("SOFTGPU_FAULT");
+    size_t length = strlen(kind);
+    while (text && *text) {
+        if (!strncmp(text, kind, length) && text[length] == ':')
+            return strtoull(text + length + 1, NULL, 10);
+        text = strchr(text, ',');
+        text = text ? text + 1 : NULL;
+    }
+    return 0;
+}
+
+bool soft_fault_due(enum soft_event event)
+{
+    static const char *const kinds[] = {"oom", "launch", "hang"};
+    static atomic_uint_fast64_t counts[SOFT_EVENTS];
+    uint64_t number = fault_number(kinds[event]);
+    return atomic_fetch_add(&counts[event], 1) + 1 == number;
+}

@@ -1,0 +1,307 @@
+/* Device memory. A device address is a host address inside a window that nothing else uses. Blocks
+ * are cut from segments of whole 32 MiB, inaccessible until taken, at least 512 bytes apart, so
+ * that a kernel that leaves its block is caught. Where the segments begin differs from process to
+ * process (by its id): an address that one process was given is then free in another one, which may
+ * reserve it by the virtual memory calls, as replays do. */
+#include "table.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define WINDOW ((uint64_t)0x7e8000000000)
+#define WINDOW_SIZE ((uint64_t)256 << 30)
+#define SEGMENT ((uint64_t)32 << 20)
+#define RESERVED_WINDOW_END ((uint64_t)0x7efe00000000) /* of vmm.c, right above ours */
+#define GAP ((uint64_t)512)
+#define PAGE ((uint64_t)4096)
+
+struct segment {
+    uint64_t base, size;
+    struct segment *next;
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct segment *segments; /* never given back: the process keeps the addresses */
+static uint64_t used, next_id, cursor;
+
+uint64_t round_up(uint64_t value, uint64_t to)
+{
+    return (value + to - 1) / to * to;
+}
+
+static struct memory_block *block_of(struct table_row row)
+{
+    return (struct memory_block *)(uintptr_t)(row.flags & ~TABLE_WRITABLE);
+}
+
+/* Index of the block that begins at base, or -1. Caller holds the mutex, as below. */
+static int index_of(uint64_t base)
+{
+    unsigned upper = table_upper(base);
+    return upper && table_at(upper - 1).base == base ? (int)upper - 1 : -1;
+}
+
+static CUresult enter(struct memory_block block)
+{
+    struct memory_block *copy = malloc(sizeof *copy);
+    if (!copy)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *copy = block;
+    copy->id = ++next_id;
+    uint64_t flags = (uintptr_t)copy | (block.writable ? TABLE_WRITABLE : 0);
+    if (table_insert((struct table_row){block.base, block.size, flags}))
+        return CUDA_SUCCESS;
+    free(copy);
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+static void leave(int index)
+{
+    struct memory_block *block = block_of(table_at((unsigned)index));
+    table_remove((unsigned)index);
+    free(block);
+}
+
+static struct segment *segment_add(uint64_t size)
+{
+    size = round_up(size + GAP, SEGMENT);
+    if (!cursor) {
+        uint64_t mixed = ((uint64_t)getpid() * 0x9e3779b97f4a7c15u) >> 32;
+        cursor = WINDOW + mixed % ((WINDOW_SIZE - 2 * SOFT_MEMORY) / SEGMENT) * SEGMENT;
+    }
+    for (unsigned tries = 0; tries < WINDOW_SIZE / SEGMENT; tries++) {
+        if (cursor + size > WINDOW + WINDOW_SIZE)
+            cursor = WINDOW;
+        void *want = (void *)(uintptr_t)cursor; /* NOLINT: device addresses are host addresses */
+        void *got = mmap(want, size, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+        if (got != want) {
+            if (got != MAP_FAILED)
+                munmap(got, size); /* a kernel that does not know the flag */
+            cursor += SEGMENT;
+            continue;
+        }
+        struct segment *segment = malloc(sizeof *segment);
+        if (!segment) {
+            munmap(got, size);
+            return NULL;
+        }
+        *segment = (struct segment){cursor, size, segments};
+        segments = segment;
+        cursor += size;
+        return segment;
+    }
+    return NULL;
+}
+
+/* First gap of the segment with room; 0: none. */
+static uint64_t gap_in(const struct segment *segment, uint64_t size, uint64_t align)
+{
+    uint64_t at = round_up(segment->base, align), end = segment->base + segment->size;
+    unsigned total = table_count();
+    for (unsigned i = table_upper(segment->base - 1); i < total; i++) {
+        struct table_row row = table_at(i);
+        if (row.base >= end || at + size + GAP <= row.base)
+            break;
+        at = round_up(row.base + row.size + GAP, align);
+    }
+    return at + size + GAP <= end ? at : 0;
+}
+
+static uint64_t gap_find(uint64_t size, uint64_t align)
+{
+    for (const struct segment *segment = segments; segment; segment = segment->next) {
+        uint64_t at = gap_in(segment, size, align);
+        if (at)
+            return at;
+    }
+    const struct segment *fresh = segment_add(size + align);
+    return fresh ? gap_in(fresh, size, align) : 0;
+}
+
+static bool commit(uint64_t base, uint64_t size)
+{
+    uint64_t first = base / PAGE * PAGE, end = round_up(base + size, PAGE);
+    return mprotect((void *)(uintptr_t)first, end - first, PROT_READ | PROT_WRITE) == 0;
+}
+
+/* Drops the pages that no neighbour shares. */
+static void uncommit(int index)
+{
+    struct table_row row = table_at((unsigned)index);
+    uint64_t first = row.base / PAGE * PAGE, end = round_up(row.base + row.size, PAGE);
+    if (index) {
+        struct table_row below = table_at((unsigned)index - 1);
+        uint64_t taken = round_up(below.base + below.size, PAGE);
+        first = taken > first ? taken : first;
+    }
+    if ((unsigned)index + 1 < table_count()) {
+        uint64_t taken = table_at((unsigned)index + 1).base / PAGE * PAGE;
+        end = taken < end ? taken : end;
+    }
+    if (first < end &&
+        mmap((void *)(uintptr_t)first, end - first, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+        soft_say("cannot give back %llu bytes", (unsigned long long)(end - first));
+}
+
+static CUresult take(struct memory_block *block, uint64_t align)
+{
+    if (block->size > SOFT_MEMORY - used)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    block->base = gap_find(block->size, align);
+    if (!block->base || !commit(block->base, block->size))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = enter(*block);
+    if (result == CUDA_SUCCESS)
+        used += block->size;
+    return result;
+}
+
+CUresult memory_take(struct context *context, uint64_t size, uint64_t align, enum memory_kind kind,
+                     uint64_t *address)
+{
+    if (!size)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (size > SOFT_MEMORY || (kind != MEMORY_MODULE && soft_fault_due(SOFT_OOM)))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct memory_block block = {.size = size, .kind = kind, .writable = true, .context = context};
+    pthread_mutex_lock(&mutex);
+    CUresult result = take(&block, align > 512 ? align : 512);
+    pthread_mutex_unlock(&mutex);
+    if (result == CUDA_SUCCESS)
+        *address = block.base;
+    return result;
+}
+
+static void give(int index)
+{
+    used -= table_at((unsigned)index).size;
+    uncommit(index);
+    leave(index);
+}
+
+CUresult memory_give(uint64_t address, enum memory_kind kind)
+{
+    pthread_mutex_lock(&mutex);
+    int index = index_of(address);
+    enum memory_kind actual = index < 0 ? MEMORY_HOST : block_of(table_at((unsigned)index))->kind;
+    bool fits =
+        index >= 0 && (actual == kind || (kind == MEMORY_DEVICE && actual == MEMORY_MANAGED));
+    if (fits)
+        give(index);
+    pthread_mutex_unlock(&mutex);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+void memory_give_all(struct context *context)
+{
+    pthread_mutex_lock(&mutex);
+    for (int i = (int)table_count() - 1; i >= 0; i--) {
+        const struct memory_block *block = block_of(table_at((unsigned)i));
+        if (block->context == context && block->kind <= MEMORY_MANAGED)
+            give(i);
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+CUresult memory_enter(struct memory_block block)
+{
+    pthread_mutex_lock(&mutex);
+    CUresult result = enter(block);
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+CUresult memory_leave(uint64_t base, enum memory_kind kind)
+{
+    pthread_mutex_lock(&mutex);
+    int index = index_of(base);
+    bool fits = index >= 0 && block_of(table_at((unsigned)index))->kind == kind;
+    if (fits)
+        leave(index);
+    pthread_mutex_unlock(&mutex);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+bool memory_find(uint64_t address, struct memory_block *out)
+{
+    struct table_row row;
+    pthread_mutex_lock(&mutex);
+    bool found = table_find(address, &row);
+    if (found)
+        *out = *block_of(row);
+    pthread_mutex_unlock(&mutex);
+    return found;
+}
+
+bool memory_covers(uint64_t address, uint64_t size, bool write)
+{
+    struct table_row row;
+    while (size) {
+        if (!table_find(address, &row) || (write && !(row.flags & TABLE_WRITABLE)))
+            return false;
+        uint64_t here = row.base + row.size - address;
+        if (here >= size)
+            return true;
+        address += here;
+        size -= here;
+    }
+    return true;
+}
+
+bool memory_is_device_address(uint64_t address)
+{
+    return (address >= WINDOW && address < RESERVED_WINDOW_END) || vmm_holds(address);
+}
+
+bool memory_charge(uint64_t size)
+{
+    pthread_mutex_lock(&mutex);
+    bool fits = size <= SOFT_MEMORY - used;
+    if (fits)
+        used += size;
+    pthread_mutex_unlock(&mutex);
+    return fits;
+}
+
+void memory_uncharge(uint64_t size)
+{
+    pthread_mutex_lock(&mutex);
+    used -= size;
+    pthread_mutex_unlock(&mutex);
+}
+
+uint64_t memory_used(void)
+{
+    pthread_mutex_lock(&mutex);
+    uint64_t now = used;
+    pthread_mutex_unlock(&mutex);
+    return now;
+}
+
+static bool exec_find(uint64_t address, struct exec_range *out)
+{
+    struct table_row row;
+    if (!table_find(address, &row))
+        return false;
+    *out = (struct exec_range){row.base, row.size, row.flags & TABLE_WRITABLE};
+    return true;
+}
+
+static uint64_t exec_alloc(size_t size, size_t align)
+{
+    uint64_t address = 0;
+    return memory_take(NULL, size ? size : 1, align, MEMORY_MODULE, &address) == CUDA_SUCCESS
+               ? address
+               : 0;
+}
+
+static void exec_free(uint64_t address)
+{
+    (void)memory_give(address, MEMORY_MODULE); /* an address of exec_alloc: cannot fail */
+}
+
+const struct exec_memory soft_memory = {exec_find, exec_alloc, exec_free};

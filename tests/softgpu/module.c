@@ -1,0 +1,319 @@
+/* Modules: PTX selected from whatever a load call was given, prepared by the executor. Machine code
+ * cannot run here: an image without PTX is CUDA_ERROR_NO_BINARY_FOR_GPU. */
+#include "soft.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- code ---- */
+
+CUresult code_create(const void *data, size_t size, struct code **out)
+{
+    struct code *code = calloc(1, sizeof *code);
+    if (!code)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = soft_status(image_select(data, size, "sm_90", true, &code->image));
+    if (result == CUDA_SUCCESS && !code->image.ptx.size)
+        result = CUDA_ERROR_NO_BINARY_FOR_GPU;
+    if (result != CUDA_SUCCESS) {
+        image_code_free(&code->image);
+        free(code);
+        return result;
+    }
+    code->references = 1;
+    *out = code;
+    return CUDA_SUCCESS;
+}
+
+void code_release(struct code *code)
+{
+    soft_lock();
+    bool last = --code->references == 0;
+    soft_unlock();
+    if (!last)
+        return;
+    image_code_free(&code->image);
+    free(code);
+}
+
+CUresult code_from_file(const char *path, struct code **out)
+{
+    struct kg_bytes file = {0};
+    if (!path)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (file_read(path, (size_t)1 << 30, &file) != KG_OK)
+        return CUDA_ERROR_FILE_NOT_FOUND;
+    CUresult result = code_create(file.data, file.size, out);
+    bytes_free(&file);
+    return result;
+}
+
+/* ---- modules ---- */
+
+/* Consumes one reference of code on success. */
+CUresult module_create(struct context *context, struct code *code, struct library *library,
+                       struct module **out)
+{
+    char error[256] = "";
+    struct module *module = calloc(1, sizeof *module);
+    if (!module)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    kg_status status = exec_module_create((const char *)code->image.ptx.data, &soft_memory,
+                                          &module->exec, error, sizeof error);
+    if (status != KG_OK || !handle_add(module, HANDLE_MODULE)) {
+        if (status == KG_OK)
+            exec_module_destroy(module->exec);
+        else
+            soft_say("PTX refused: %s", error);
+        free(module);
+        return status == KG_OK || status == KG_NO_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY
+                                                         : CUDA_ERROR_INVALID_PTX;
+    }
+    module->context = context;
+    module->library = library;
+    module->code = code;
+    module->references = 1;
+    soft_lock();
+    module->next = context->modules;
+    context->modules = module;
+    soft_unlock();
+    *out = module;
+    return CUDA_SUCCESS;
+}
+
+void module_hold(struct module *module)
+{
+    soft_lock();
+    module->references++;
+    soft_unlock();
+}
+
+void module_release(struct module *module)
+{
+    soft_lock();
+    bool last = --module->references == 0;
+    soft_unlock();
+    if (!last)
+        return;
+    exec_module_destroy(module->exec);
+    code_release(module->code);
+    free(module);
+}
+
+void module_destroy(struct module *module)
+{
+    handle_remove(module);
+    while (module->functions) {
+        struct function *function = module->functions;
+        module->functions = function->next;
+        if (function->kernel && function->kernel->function == function)
+            function->kernel->function = NULL;
+        handle_remove(function);
+        free(function);
+    }
+    module_release(module);
+}
+
+CUresult module_function(struct module *module, const char *name, struct function **out)
+{
+    const struct exec_kernel *exec = exec_module_kernel(module->exec, name);
+    if (!exec)
+        return CUDA_ERROR_NOT_FOUND;
+    CUresult result = CUDA_SUCCESS;
+    soft_lock();
+    struct function *function = module->functions;
+    while (function && function->exec != exec)
+        function = function->next;
+    if (!function) {
+        function = calloc(1, sizeof *function);
+        if (function && handle_add(function, HANDLE_FUNCTION)) {
+            function->module = module;
+            function->exec = exec;
+            exec_kernel_info(exec, &function->info);
+            function->max_shared = SOFT_SHARED - (function->info.static_shared < SOFT_SHARED
+                                                      ? function->info.static_shared
+                                                      : SOFT_SHARED);
+            function->carveout = -1;
+            function->next = module->functions;
+            module->functions = function;
+        } else {
+            free(function);
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    soft_unlock();
+    if (result == CUDA_SUCCESS)
+        *out = function;
+    return result;
+}
+
+/* ---- calls ---- */
+
+static CUresult load(CUmodule *out, struct context *context, CUresult result, struct code *code)
+{
+    struct module *module;
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = module_create(context, code, NULL, &module);
+    if (result == CUDA_SUCCESS)
+        *out = (CUmodule)module;
+    else
+        code_release(code);
+    return result;
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+    struct context *context;
+    struct code *code = NULL;
+    CUresult result = context_enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!module || !image)
+        return CUDA_ERROR_INVALID_VALUE;
+    return load(module, context, code_create(image, 0, &code), code);
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
+                            CUjit_option *options, void **optionValues)
+{
+    return cuModuleLoadData(module, image); /* options speak of machine code */
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
+{
+    return cuModuleLoadData(module, fatCubin);
+}
+
+CUresult cuModuleLoad(CUmodule *module, const char *fname)
+{
+    struct context *context;
+    struct code *code = NULL;
+    CUresult result = context_enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!module)
+        return CUDA_ERROR_INVALID_VALUE;
+    return load(module, context, code_from_file(fname, &code), code);
+}
+
+static CUresult enter(CUmodule handle, struct module **out)
+{
+    struct context *context;
+    CUresult result = context_enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (handle_kind_of(handle) != HANDLE_MODULE)
+        return CUDA_ERROR_INVALID_HANDLE;
+    *out = (struct module *)handle;
+    return CUDA_SUCCESS;
+}
+
+/* Waits for the context's work, as the unloading of code on hardware does. */
+CUresult cuModuleUnload(CUmodule hmod)
+{
+    struct module *module;
+    CUresult result = enter(hmod, &module);
+    if (result == CUDA_SUCCESS && module->library)
+        return CUDA_ERROR_INVALID_HANDLE; /* goes with its library */
+    if (result == CUDA_SUCCESS)
+        result = context_drain(module->context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    module_unlink(module);
+    module_destroy(module);
+    return CUDA_SUCCESS;
+}
+
+void module_unlink(struct module *module)
+{
+    soft_lock();
+    struct module **link = &module->context->modules;
+    while (*link && *link != module)
+        link = &(*link)->next;
+    if (*link)
+        *link = module->next;
+    soft_unlock();
+}
+
+CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
+{
+    struct module *module;
+    struct function *function;
+    CUresult result = enter(hmod, &module);
+    if (result == CUDA_SUCCESS && (!hfunc || !name))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result = module_function(module, name, &function);
+    if (result == CUDA_SUCCESS)
+        *hfunc = (CUfunction)function;
+    return result;
+}
+
+CUresult module_global(struct module *module, const char *name, CUdeviceptr *address, size_t *size)
+{
+    uint64_t base, bytes;
+    if (!name || (!address && !size))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!exec_module_global(module->exec, name, &base, &bytes))
+        return CUDA_ERROR_NOT_FOUND;
+    if (address)
+        *address = base;
+    if (size)
+        *size = bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
+{
+    struct module *module;
+    CUresult result = enter(hmod, &module);
+    return result == CUDA_SUCCESS ? module_global(module, name, dptr, bytes) : result;
+}
+
+bool module_eager(void)
+{
+    const char *mode = getenv("CUDA_MODULE_LOADING");
+    return mode && !strcmp(mode, "EAGER");
+}
+
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
+{
+    CUresult result = soft_enter();
+    if (result == CUDA_SUCCESS && !mode)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        *mode = module_eager() ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
+    return result;
+}
+
+CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule hmod)
+{
+    struct module *module;
+    CUresult result = enter(hmod, &module);
+    if (result == CUDA_SUCCESS && !count)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        *count = exec_module_kernel_count(module->exec);
+    return result;
+}
+
+CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod)
+{
+    struct module *module;
+    CUresult result = enter(mod, &module);
+    if (result == CUDA_SUCCESS && !functions)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; result == CUDA_SUCCESS && i < numFunctions; i++) {
+        struct function *function;
+        struct exec_info info;
+        const struct exec_kernel *exec = exec_module_kernel_at(module->exec, i);
+        if (!exec)
+            break;
+        exec_kernel_info(exec, &info);
+        result = module_function(module, info.name, &function);
+        if (result == CUDA_SUCCESS)
+            functions[i] = (CUfunction)function;
+    }
+    return result;
+}

@@ -1,0 +1,114 @@
+/* What an address is. */
+#include "soft.h"
+
+static CUresult attribute(void *data, CUpointer_attribute which, uint64_t address,
+                          const struct memory_block *block)
+{
+    bool host = block->kind == MEMORY_HOST || block->kind == MEMORY_REGISTERED;
+    switch (which) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext *)data =
+            (CUcontext)(block->context ? block->context : context_primary()); /* mapped: none */
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned *)data = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        *(CUdeviceptr *)data = address;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        if (!host && block->kind != MEMORY_MANAGED)
+            return CUDA_ERROR_INVALID_VALUE;
+        *(uint64_t *)data = address;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        *(unsigned *)data = 0;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        *(uint64_t *)data = block->id;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(unsigned *)data = block->kind == MEMORY_MANAGED;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = 0;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(uint64_t *)data = block->base;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)data = block->size;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(unsigned *)data = 1;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        *(uint64_t *)data = 0;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        *(unsigned *)data = block->writable ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
+                                            : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(CUmemoryPool *)data = NULL;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute which, CUdeviceptr ptr)
+{
+    struct context *context;
+    struct memory_block block;
+    CUresult result = context_enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!data || !memory_find(ptr, &block))
+        return CUDA_ERROR_INVALID_VALUE;
+    return attribute(data, which, ptr, &block);
+}
+
+static size_t value_size(CUpointer_attribute which)
+{
+    switch (which) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        return 4;
+    default:
+        return 8;
+    }
+}
+
+/* Unlike the single call it answers zeros for an address that is none of ours, and success. */
+CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes,
+                                void **data, CUdeviceptr ptr)
+{
+    struct context *context;
+    struct memory_block block;
+    CUresult result = context_enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!numAttributes || !attributes || !data)
+        return CUDA_ERROR_INVALID_VALUE;
+    bool found = memory_find(ptr, &block);
+    for (unsigned i = 0; i < numAttributes; i++) {
+        if (!data[i])
+            return CUDA_ERROR_INVALID_VALUE;
+        for (size_t j = 0; j < value_size(attributes[i]); j++)
+            ((unsigned char *)data[i])[j] = 0;
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL && !found)
+            *(int *)data[i] = -2; /* CU_DEVICE_INVALID */
+        if (found)
+            (void)attribute(data[i], attributes[i], ptr, &block); /* what has no value stays 0 */
+    }
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,334 @@
+/* The virtual memory calls: reservations of address space, physical memory as anonymous files, and
+ * the mapping of the one into the other. As on the hardware we measured, a hint is honoured exactly
+ * when it is free and a multiple of 32 MiB, and rounded up to the next one otherwise. */
+#include "soft.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define WINDOW ((uint64_t)0x7ec000000000)
+#define WINDOW_END ((uint64_t)0x7efe00000000)
+#define HINT_ALIGN ((uint64_t)32 << 20)
+#define GRANULE ((uint64_t)2 << 20)
+
+struct reservation {
+    uint64_t base, size;
+    struct reservation *next;
+};
+
+struct physical {
+    int fd;
+    uint64_t size;
+    unsigned references; /* its handle, and each mapping */
+};
+
+struct mapping {
+    uint64_t base, size;
+    struct physical *physical;
+    bool accessible;
+    struct mapping *next;
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct reservation *reservations;
+static struct mapping *mappings;
+
+/* The memory table calls vmm_holds and we call the table: so this lock is never held over there. */
+bool vmm_holds(uint64_t address)
+{
+    pthread_mutex_lock(&mutex);
+    bool found = false;
+    for (const struct reservation *r = reservations; r && !found; r = r->next)
+        found = address - r->base < r->size;
+    pthread_mutex_unlock(&mutex);
+    return found;
+}
+
+static bool inside_reservation(uint64_t base, uint64_t size)
+{
+    for (const struct reservation *r = reservations; r; r = r->next)
+        if (base >= r->base && base - r->base <= r->size && size <= r->size - (base - r->base))
+            return true;
+    return false;
+}
+
+static bool overlaps_mapping(uint64_t base, uint64_t size)
+{
+    for (const struct mapping *m = mappings; m; m = m->next)
+        if (base < m->base + m->size && m->base < base + size)
+            return true;
+    return false;
+}
+
+static bool hold(uint64_t base, uint64_t size)
+{
+    void *want = (void *)(uintptr_t)base;
+    void *got = mmap(want, size, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got == want)
+        return true;
+    if (got != MAP_FAILED)
+        munmap(got, size);
+    return false;
+}
+
+/* Address of a reservation of `size`, held; 0: no room. */
+static uint64_t place(uint64_t size, uint64_t align, uint64_t hint)
+{
+    if (hint && hint <= UINT64_MAX / 2) {
+        uint64_t at = round_up(hint, align > HINT_ALIGN ? align : HINT_ALIGN);
+        if (hold(at, size))
+            return at;
+    }
+    uint64_t step = align > HINT_ALIGN ? align : HINT_ALIGN;
+    for (uint64_t at = round_up(WINDOW, step); at + size <= WINDOW_END; at += step)
+        if (hold(at, size))
+            return at;
+    return 0;
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                             unsigned long long flags)
+{
+    CUresult result = soft_enter();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!ptr || !size || size % GRANULE || flags || (alignment & (alignment - 1)))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (size > WINDOW_END - WINDOW)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct reservation *reservation = malloc(sizeof *reservation);
+    if (!reservation)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&mutex);
+    *reservation = (struct reservation){place(size, alignment, addr), size, reservations};
+    bool held = reservation->base != 0;
+    if (held) {
+        reservations = reservation;
+        *ptr = reservation->base;
+    }
+    pthread_mutex_unlock(&mutex);
+    if (!held)
+        free(reservation);
+    return held ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
+{
+    CUresult result = soft_enter();
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&mutex);
+    struct reservation **link = &reservations;
+    while (*link && ((*link)->base != ptr || (*link)->size != size))
+        link = &(*link)->next;
+    struct reservation *found = *link;
+    if (found && !overlaps_mapping(ptr, size))
+        *link = found->next;
+    else
+        found = NULL;
+    if (found)
+        munmap((void *)(uintptr_t)ptr, size);
+    pthread_mutex_unlock(&mutex);
+    free(found);
+    return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static bool location_fits(const CUmemLocation *location)
+{
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id == 0;
+}
+
+CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
+                                       CUmemAllocationGranularity_flags option)
+{
+    CUresult result = soft_enter();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!granularity || !prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        !location_fits(&prop->location))
+        return CUDA_ERROR_INVALID_VALUE;
+    *granularity = GRANULE;
+    return CUDA_SUCCESS;
+}
+
+static struct physical *physical_create(uint64_t size)
+{
+    struct physical *physical = malloc(sizeof *physical);
+    int fd = memfd_create("softgpu", MFD_CLOEXEC);
+    if (physical && fd >= 0 && ftruncate(fd, (off_t)size) == 0) {
+        *physical = (struct physical){fd, size, 1};
+        if (handle_add(physical, HANDLE_PHYSICAL))
+            return physical;
+    }
+    if (fd >= 0)
+        close(fd);
+    free(physical);
+    return NULL;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle_v1 *handle, size_t size,
+                     const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    CUresult result = soft_enter();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!handle || !size || size % GRANULE || flags || !prop ||
+        prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || !location_fits(&prop->location))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (soft_fault_due(SOFT_OOM) || !memory_charge(size))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct physical *physical = physical_create(size);
+    if (!physical) {
+        memory_uncharge(size);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *handle = (uintptr_t)physical;
+    return CUDA_SUCCESS;
+}
+
+/* Caller holds the mutex. */
+static void physical_release(struct physical *physical)
+{
+    if (--physical->references)
+        return;
+    memory_uncharge(physical->size);
+    close(physical->fd);
+    free(physical);
+}
+
+static struct physical *physical_of(CUmemGenericAllocationHandle_v1 handle)
+{
+    void *pointer = (void *)(uintptr_t)handle;
+    return handle_kind_of(pointer) == HANDLE_PHYSICAL ? pointer : NULL;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle_v1 handle)
+{
+    CUresult result = soft_enter();
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct physical *physical = physical_of(handle);
+    if (!physical)
+        return CUDA_ERROR_INVALID_VALUE;
+    handle_remove(physical);
+    pthread_mutex_lock(&mutex);
+    physical_release(physical);
+    pthread_mutex_unlock(&mutex);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
+                  CUmemGenericAllocationHandle_v1 handle, unsigned long long flags)
+{
+    CUresult result = soft_enter();
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct physical *physical = physical_of(handle);
+    if (!physical || !size || size % GRANULE || ptr % GRANULE || offset % GRANULE || flags ||
+        offset > physical->size || size > physical->size - offset)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct mapping *mapping = malloc(sizeof *mapping);
+    if (!mapping)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&mutex);
+    bool fits = inside_reservation(ptr, size) && !overlaps_mapping(ptr, size);
+    if (fits && mmap((void *)(uintptr_t)ptr, size, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->fd,
+                     (off_t)offset) == MAP_FAILED)
+        fits = false;
+    if (fits) {
+        physical->references++;
+        *mapping = (struct mapping){ptr, size, physical, false, mappings};
+        mappings = mapping;
+    }
+    pthread_mutex_unlock(&mutex);
+    if (!fits)
+        free(mapping);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Takes the first mapping that lies in the range off the list; NULL: none left. */
+static struct mapping *take_mapping(uint64_t base, uint64_t size)
+{
+    struct mapping **link = &mappings;
+    while (*link && !((*link)->base >= base && (*link)->base + (*link)->size <= base + size))
+        link = &(*link)->next;
+    struct mapping *found = *link;
+    if (found)
+        *link = found->next;
+    return found;
+}
+
+static uint64_t mapped_bytes(uint64_t base, uint64_t size)
+{
+    uint64_t total = 0;
+    for (const struct mapping *m = mappings; m; m = m->next)
+        if (m->base >= base && m->base + m->size <= base + size)
+            total += m->size;
+    return total;
+}
+
+/* Unmapping waits for the device: what runs may use the memory. */
+CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
+{
+    struct context *context = NULL;
+    CUresult result = soft_enter();
+    if (result == CUDA_SUCCESS && context_enter(&context) == CUDA_SUCCESS)
+        (void)context_drain(context); /* a fault there is no reason to keep the mapping */
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&mutex);
+    bool whole = size && mapped_bytes(ptr, size) == size;
+    struct mapping *mapping;
+    while (whole && (mapping = take_mapping(ptr, size))) {
+        if (mapping->accessible)
+            (void)memory_leave(mapping->base, MEMORY_MAPPED);
+        if (mmap((void *)(uintptr_t)mapping->base, mapping->size, PROT_NONE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+            result = CUDA_ERROR_OPERATING_SYSTEM;
+        physical_release(mapping->physical);
+        free(mapping);
+    }
+    pthread_mutex_unlock(&mutex);
+    return whole ? result : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult set_access(struct mapping *mapping, CUmemAccess_flags access)
+{
+    bool readable = access != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    bool writable = access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    int protection = (readable ? PROT_READ : PROT_NONE) | (writable ? PROT_WRITE : 0);
+    if (mapping->accessible)
+        (void)memory_leave(mapping->base, MEMORY_MAPPED);
+    mapping->accessible = false;
+    if (mprotect((void *)(uintptr_t)mapping->base, mapping->size, protection))
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    if (!readable)
+        return CUDA_SUCCESS;
+    CUresult result = memory_enter((struct memory_block){
+        .base = mapping->base, .size = mapping->size, .kind = MEMORY_MAPPED, .writable = writable});
+    mapping->accessible = result == CUDA_SUCCESS;
+    return result;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
+{
+    CUresult result = soft_enter();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!desc || !count || !size)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++)
+        if (!location_fits(&desc[i].location))
+            return CUDA_ERROR_INVALID_DEVICE;
+    pthread_mutex_lock(&mutex);
+    if (mapped_bytes(ptr, size) != size)
+        result = CUDA_ERROR_INVALID_VALUE;
+    for (struct mapping *m = mappings; m && result == CUDA_SUCCESS; m = m->next)
+        if (m->base >= ptr && m->base + m->size <= ptr + size)
+            result = set_access(m, desc[count - 1].flags);
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
