@@ -65,10 +65,16 @@ struct kernel_model {
  * pointer when its value, followed through moves, cvta, additions, selections and calls, becomes
  * the address of a generic or global access. KG_NOT_FOUND if the image has no such entry. The
  * kernel id does not depend on other entries of the module, on labels, debug lines, white space, or
- * on the entry's own name. */
+ * on the names of functions, the entry's own among them; it does on the names of the globals, by
+ * which variants find them. A kernel that cannot be replaced, even one whose PTX does not parse,
+ * has a model: KG_OK and `ineligible`. */
 kg_status kernel_model_make(const struct image_code *code, const char *entry,
                             struct kernel_model *out);
 void kernel_model_free(struct kernel_model *model);
+/* The global of this build that `name` means, which may come from another build of the same
+ * program: the names differ where an anonymous namespace puts a hash of the source's path in. NULL:
+ * none. */
+const struct kernel_global *kernel_global_find(const struct kernel_model *model, const char *name);
 
 /* Names of all entries, for listings: calls each(self, name). */
 kg_status image_entries(const struct image_code *code, void (*each)(void *self, const char *name),

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "code.h"
+#include "ptx.h"
 
 static inline uint16_t read_u16(const unsigned char *at)
 {
@@ -104,5 +105,127 @@ bool elf_symbol_at(const struct elf *elf, uint32_t index, struct elf_symbol *out
 /* The section `prefix``suffix`; its index, or 0. */
 uint32_t elf_find(const struct elf *elf, const char *prefix, const char *suffix,
                   struct elf_section *out);
+
+/* ---- needs.c: numbered things, and what an entry needs ---- */
+
+/* Gives things (a pointer, and an offset where one pointer is not enough) dense numbers in order of
+ * their first mention. A hash table in an arena. */
+struct numbers {
+    struct kg_arena *arena;
+    struct number_slot *slots;
+    uint32_t capacity, count; /* capacity: a power of two, or 0 */
+};
+#define NO_NUMBER UINT32_MAX
+/* NO_NUMBER: not mentioned yet. */
+uint32_t number_find(const struct numbers *numbers, const void *thing, uint64_t offset);
+/* The same, but numbers what is new; NO_NUMBER when memory is out. */
+uint32_t number_of(struct numbers *numbers, const void *thing, uint64_t offset);
+
+/* Calls each for the operand and all its parts. */
+void operand_each(const struct ptx_operand *operand,
+                  void (*each)(void *self, const struct ptx_operand *operand), void *self);
+
+/* A variable of the module, as seen from inside func: not one of its body or parameters. */
+bool var_of_module(const struct ptx_func *func, const struct ptx_var *var);
+
+/* The functions that an entry calls or names, transitively, itself first, and the module variables
+ * that these name, or that those variables' initialisers name; in order of first use. */
+struct needs {
+    uint32_t func_count, var_count;
+    const struct ptx_func **funcs;
+    const struct ptx_var **vars;
+    struct numbers func_numbers, var_numbers; /* index into funcs, vars */
+    bool indirect;                            /* a call's target is not known */
+    bool failed;                              /* no memory, or too many */
+};
+/* entry NULL: all functions and variables of the module. Memory: arena's. */
+kg_status needs_make(const struct ptx_module *module, const struct ptx_func *entry,
+                     struct kg_arena *arena, struct needs *out);
+
+/* Bytes of shared and local memory that they declare (model.c). */
+uint32_t needs_shared(const struct needs *needs);
+uint32_t needs_local(const struct needs *needs);
+
+/* ---- taint.c: where parameter words and addresses go ---- */
+
+enum {
+    TAINT_WORDS = 512,  /* 4 KiB of parameters; a kernel with more is left alone */
+    TAINT_OBJECTS = 64, /* variables whose address is followed */
+};
+
+/* What a value may be made of: parameter words (8 bytes at 8 * index in the packed buffer) and
+ * addresses of objects. */
+struct taint {
+    uint64_t words[TAINT_WORDS / 64];
+    uint64_t objects;
+};
+
+enum taint_use {
+    TAINT_READ,   /* address of a global or generic read */
+    TAINT_WRITE,  /* of a write or atomic */
+    TAINT_ESCAPE, /* goes where it cannot be followed: an unknown callee, memory */
+};
+
+/* Follows all of needs, whose funcs[0] must be the entry if parameter words are asked for.
+ * `object`: up to 64 variables (NULL: none). Calls use(self, …) for each use found, with the
+ * instruction, its function and what the value may be made of. KG_LIMIT if the code is too large or
+ * too twisted. */
+kg_status taint_run(const struct needs *needs, const struct ptx_func *entry,
+                    const struct ptx_var *const *objects, uint32_t object_count,
+                    struct kg_arena *arena,
+                    void (*use)(void *self, enum taint_use kind, const struct taint *value),
+                    void *self);
+
+/* ---- params.c ---- */
+
+/* Layout and pointers of model, whose arena it uses, from the entry's PTX. KG_LIMIT: beyond what a
+ * model can say. */
+kg_status params_of_ptx(const struct needs *needs, struct kernel_model *model);
+/* The record of a .nv.info section at *at, which moves behind it; false at the end. */
+bool info_next(const struct elf_section *section, uint64_t *at, unsigned *attribute,
+               const unsigned char **data, unsigned *size);
+/* The layout alone, from the cubin's records. */
+kg_status params_of_elf(const struct elf *elf, const char *entry, struct kernel_model *model);
+
+/* ---- eligible.c ---- */
+
+enum eligible_reason {
+#define ELIGIBLE(name, text) ELIGIBLE_##name,
+#include "eligible.def"
+#undef ELIGIBLE
+    ELIGIBLE_COUNT
+};
+extern const char *const eligible_texts[ELIGIBLE_COUNT];
+
+/* Which reasons apply, and the first line that gave each (0: none). */
+struct eligible {
+    uint64_t reasons; /* bits 1 << enum eligible_reason */
+    uint32_t lines[ELIGIBLE_COUNT];
+};
+void eligible_add(struct eligible *eligible, enum eligible_reason reason, uint32_t line);
+/* Adds what the functions and variables of needs give. */
+void eligible_scan(const struct ptx_module *module, const struct needs *needs,
+                   struct eligible *out);
+/* The first of the table that applies, as text; NULL: none. */
+const char *eligible_first(const struct eligible *eligible);
+
+/* ---- spin.c ---- */
+
+/* Line of the first loop that waits for memory to change; 0: none. UINT32_MAX: too much code to
+ * tell. */
+uint32_t spin_find(const struct ptx_func *func);
+
+/* ---- identify.c, identify_elf.c ---- */
+
+/* A mangled name without what changes when only the source's folder does: the hashes of anonymous
+ * namespaces. */
+void hash_name(struct kg_hash *hash, const char *name);
+/* The canonical form of needs.funcs[0] and all that it needs. text: what the tree was parsed from.
+ */
+void hash_ptx(struct kg_hash *hash, const struct ptx_module *module, const struct needs *needs,
+              const char *text);
+/* The machine code of an entry with what it calls, constants and relocations. KG_NOT_FOUND if there
+ * is none. */
+kg_status hash_elf(struct kg_hash *hash, const struct elf *elf, const char *entry);
 
 #endif
