@@ -175,8 +175,6 @@ static kg_status analyse(void *self)
                  job->capture.entry);
     if (job->model.ineligible)
         work->over = job->model.ineligible;
-    else if (*job->capture.jit_options && !job->image.machine_code)
-        work->over = "its module is compiled by the driver with options of the app's own";
     status = put_kernel(job, work->over);
     if (status == KG_OK && !work->over)
         status = store_each_variant(job->store, match_variant, &search);

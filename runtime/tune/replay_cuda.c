@@ -267,11 +267,51 @@ static kg_status map_all(struct cuda *cuda)
     return KG_OK;
 }
 
+/* The app's own options, for the original. */
+struct jit {
+    unsigned count;
+    CUjit_option options[16];
+    void *values[16];
+};
+
+static kg_status parse_jit(struct cuda *cuda, struct jit *out)
+{
+    static const struct {
+        CUjit_option option;
+        const char *name;
+    } known[] = {
+#define JIT(option, name) {option, name},
+#include "gpu/jit_options.def"
+#undef JIT
+    };
+    out->count = 0;
+    for (const char *p = cuda->capture->jit_options; *p; p += *p == ' ') {
+        size_t length = strcspn(p, "= "), i = 0, count = sizeof known / sizeof *known;
+        while (i < count &&
+               (strncmp(known[i].name, p, length) || known[i].name[length] || p[length] != '='))
+            i++;
+        if (i == count || out->count == 16) {
+            snprintf(cuda->device.error, sizeof cuda->device.error,
+                     "the app's load option '%.40s' is not known", p);
+            return KG_UNSUPPORTED;
+        }
+        char *end;
+        out->options[out->count] = known[i].option;
+        out->values[out->count++] = (void *)(uintptr_t)strtoul(p + length + 1, &end, 10);
+        p = end + strcspn(end, " ");
+    }
+    return KG_OK;
+}
+
 static kg_status load(struct cuda *cuda, enum side side, const void *image, const char *entry)
 {
     const struct kg_capture *capture = cuda->capture;
+    struct jit jit = {0};
+    kg_status status = side == ORIGINAL ? parse_jit(cuda, &jit) : KG_OK;
+    if (status != KG_OK)
+        return status;
     TRY(side ? "loading the variant" : "loading the original",
-        real.cuModuleLoadData(&cuda->modules[side], image));
+        real.cuModuleLoadDataEx(&cuda->modules[side], image, jit.count, jit.options, jit.values));
     TRY(side ? "the variant's entry" : "the original's entry",
         real.cuModuleGetFunction(&cuda->functions[side], cuda->modules[side], entry));
     CUfunction function = cuda->functions[side];
