@@ -1,0 +1,69 @@
+/* exports.map, the table and the library agree: what is HOOKED is shown, and nothing else. */
+#include "gpu/real.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include "test.h"
+
+static bool is_hooked(const char *name)
+{
+    for (unsigned i = 0; i < real_row_count; i++)
+        if (real_rows[i].hooked && !strcmp(real_rows[i].symbol, name))
+            return true;
+    return !strcmp(name, "dlsym") || !strcmp(name, "dlopen");
+}
+
+static unsigned wanted(void)
+{
+    unsigned count = 2;
+    for (unsigned i = 0; i < real_row_count; i++)
+        count += real_rows[i].hooked;
+    return count;
+}
+
+static void map_lists(void)
+{
+    FILE *map = fopen(SOURCE_DIR "/interpose/exports.map", "r");
+    char line[256], name[256];
+    unsigned count = 0;
+    bool global = false;
+    while (map && fgets(line, sizeof line, map)) {
+        if (strstr(line, "global:"))
+            global = true;
+        else if (strstr(line, "local:"))
+            global = false;
+        else if (global && sscanf(line, " %[A-Za-z0-9_];", name) == 1) {
+            count++;
+            if (!CHECK(is_hooked(name)))
+                fprintf(stderr, "exports.map lists %s\n", name);
+        }
+    }
+    CHECK(count == wanted());
+    if (map)
+        fclose(map);
+}
+
+static void library_shows(void)
+{
+    FILE *list = popen("nm -D --defined-only " BUILD_DIR "/libkgenrt.so 2>/dev/null", "r");
+    char line[256], name[256];
+    unsigned count = 0;
+    while (list && fgets(line, sizeof line, list))
+        if (sscanf(line, "%*s %*s %255s", name) == 1) {
+            count++;
+            if (!CHECK(is_hooked(name)))
+                fprintf(stderr, "libkgenrt.so shows %s\n", name);
+        }
+    if (list && pclose(list) == 0)
+        CHECK(count == wanted());
+    else
+        fprintf(stderr, "no library, or no nm: its symbols were not listed\n");
+}
+
+int main(void)
+{
+    map_lists();
+    library_shows();
+    return test_result();
+}
