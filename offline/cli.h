@@ -1,0 +1,156 @@
+/* The tool `kgenrt`: what its commands share. Each command is one file cmd_NAME.c with one struct
+ * command; main.c has the table. Unlike libkgenrt.so, the tool may print and exit. */
+#ifndef KG_CLI_H
+#define KG_CLI_H
+
+#include "cache.h"
+#include "kgenrt.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+/* What the tool returns; help.c prints this table for every command. */
+#define EXIT_CODES                                                                                 \
+    EXIT_CODE(EXIT_GOOD, 0, "success")                                                             \
+    EXIT_CODE(EXIT_FAILED, 1, "it failed; the reason is on standard error")                        \
+    EXIT_CODE(EXIT_WRONG_USE, 2, "wrong use of the command line")                                  \
+    EXIT_CODE(EXIT_NOTHING, 3, "nothing was found that matches, or there is nothing yet")
+enum {
+#define EXIT_CODE(name, code, text) name = code,
+    EXIT_CODES
+#undef EXIT_CODE
+};
+
+struct cli_option {
+    const char *name;     /* long form, "json" */
+    char letter;          /* short form, or 0 */
+    const char *argument; /* name of its argument for the help; NULL: a flag */
+    const char *text;
+};
+
+enum { MOST_OPTIONS = 16 };
+
+struct arguments {
+    const struct command *command;
+    const char *values[MOST_OPTIONS]; /* by place in the command's options, then the common ones */
+    int count;
+    char **operands;
+};
+
+struct command {
+    const char *name, *synopsis, *summary, *description;
+    const struct cli_option *options; /* up to one without a name; NULL: none of its own */
+    int least, most;                  /* operands; most < 0: any number */
+    bool program; /* operands are a program and its arguments: options end at the first */
+    bool hidden;
+    bool no_json;         /* prints nothing of its own */
+    bool foreign_status;  /* returns a program's status: the common codes do not hold */
+    const char *exits;    /* beyond the common codes; NULL: none */
+    const char *examples; /* lines */
+    int (*run)(const struct arguments *arguments);
+};
+
+extern const struct command cmd_run, cmd_status, cmd_list, cmd_show, cmd_capture, cmd_replay,
+    cmd_worker, cmd_doctor, cmd_child;
+extern const struct command *const commands[]; /* in the help's order, up to NULL */
+
+/* ---- arguments.c ----------------------------------------------------------------------------- */
+
+/* --cache, --help, --json: every command has them, the last one not where no_json is set. */
+enum { COMMON_OPTIONS = 3 };
+extern const struct cli_option common_options[COMMON_OPTIONS];
+int common_count(const struct command *command);
+/* Parses what follows the command's name. False after a line that says what is wrong. */
+bool arguments_parse(const struct command *command, int argc, char **argv, struct arguments *out);
+/* Value of an option by its long name ("" for a flag that is given); NULL: not given. */
+const char *argument(const struct arguments *arguments, const char *name);
+/* The same as a number; `standard` if it is not given. False, with a line, if it is no number in
+ * [least, most]. */
+bool argument_number(const struct arguments *arguments, const char *name, long least, long most,
+                     long standard, long *out);
+/* One line "kgenrt COMMAND: …" and where help is; returns EXIT_WRONG_USE. */
+int wrong_use(const struct command *command, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* ---- help.c ---------------------------------------------------------------------------------- */
+
+void help_tool(FILE *out);
+void help_command(FILE *out, const struct command *command);
+
+/* ---- output.c -------------------------------------------------------------------------------- */
+
+/* Ends a command: prints `result`, which it takes over, as JSON if --json was given, else by
+ * `text`. Both forms come from the one tree, so that neither knows more. Returns `code`, or
+ * EXIT_FAILED if standard output cannot be written. */
+int output(const struct arguments *arguments, json_t *result, void (*text)(const json_t *result),
+           int code);
+/* printf for text from captures, replies and other programs: control characters become '?', so that
+ * a terminal shows them instead of obeying. */
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* One line "kgenrt: …" on standard error; returns EXIT_FAILED. */
+int failed(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* JSON of texts that may be no UTF-8, of ids, launches and records. */
+json_t *json_text(const char *text);
+json_t *json_id(const struct kg_id *id); /* null for an id of zeros */
+json_t *json_launch(const struct kg_launch *launch);
+json_t *json_hardware(const struct kg_hardware *hardware);
+json_t *json_variant(const struct kg_variant *variant, bool best);
+json_t *json_rejection(const struct kg_rejection *rejection);
+json_t *json_job(const struct kg_job_note *job);
+/* Members of an object, with a value where they are missing. */
+const char *member_text(const json_t *object, const char *key);
+double member_number(const json_t *object, const char *key);
+/* A time in ns as "1.23 us"; seconds since 1970 as local time. Both into `out`, which they return.
+ */
+enum { SHORT_TEXT = 64 };
+const char *duration_text(double ns, char out[static SHORT_TEXT]);
+const char *date_text(double seconds, char out[static SHORT_TEXT]);
+
+/* ---- names.c, places.c ----------------------------------------------------------------------- */
+
+/* A short readable form of a mangled name, without arguments: "_Z4polyPfi" is "poly", nested names
+ * are joined by "::". What it cannot read it copies. */
+const char *name_readable(const char *mangled, char *out, size_t size);
+/* True if `what` occurs in the name or its readable form, or begins the id's text. */
+bool name_matches(const char *what, const char *name, const struct kg_id *id);
+
+/* Path of this executable, and of libkgenrt.so beside it or in ../lib. */
+kg_status place_self(char out[static KG_PATH]);
+kg_status place_library(char out[static KG_PATH]);
+
+/* ---- flights.c ------------------------------------------------------------------------------- */
+
+/* The flight recorders of the cache folder as an array of objects, latest start first, each as its
+ * process wrote it, with "running", "unclean" and "file" added. */
+json_t *flights_read(const char *dir);
+
+/* ---- stored.c -------------------------------------------------------------------------------- */
+
+/* All that the store knows, but for blobs: {"store": text, "variants": [], "rejections": [],
+ * "jobs":
+ * [], "kernels": [], "hardware": []}. "store" is "ok", "none" (nothing was tuned yet), or what is
+ * wrong with it. */
+json_t *stored_read(const char *dir);
+
+/* ---- explain.c ------------------------------------------------------------------------------- */
+
+/* For a person: what became of one kernel of a flight recorder and why, by the recorder and what
+ * the store knows of it (stored: as stored_read gives it, or NULL). */
+json_t *kernel_explain(const json_t *kernel, const json_t *stored);
+
+/* ---- start.c: programs with the preload, for run and capture ----------------------------------
+ */
+
+struct start {
+    char **program;                    /* and its arguments, up to NULL */
+    const char *cache, *mode, *makers; /* NULL: as in the environment */
+    bool worker; /* start one, and keep one running as long as the program does */
+    bool eager;  /* capture also what ran but a few times, unless the environment says when */
+    int code;    /* out: the program's exit status, or 128 + the signal that ended it */
+};
+/* KG_NOT_FOUND if the library is missing, KG_BAD_INPUT if the program cannot be started (code is
+ * 126 or 127 then), each with a line. */
+kg_status start_run(struct start *start);
+
+#endif

@@ -1,0 +1,185 @@
+/* kgenrt capture: a program's hot launches as files, to be replayed or tuned on another day. */
+#include "cli.h"
+
+#include "capture.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_OF_A_NAME = 40 };
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *place)
+{
+    (void)info, (void)kind, (void)place;
+    return remove(path);
+}
+
+/* OUT/<readable name>-<8 digits of the kernel's id>[-n].kgcap, the first that is free. */
+static bool free_path(const char *out, const struct kg_capture *capture, char path[static KG_PATH])
+{
+    char readable[512], id[KG_ID_TEXT];
+    name_readable(capture->entry, readable, sizeof readable);
+    readable[MOST_OF_A_NAME] = 0;
+    for (char *c = readable; *c; c++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-", *c))
+            *c = '_';
+    id_text(&capture->kernel, id);
+    for (int n = 1; n < 10000; n++) {
+        char number[16] = "";
+        if (n > 1)
+            snprintf(number, sizeof number, "-%d", n);
+        if (path_make(path, "%s/%s-%.8s%s.kgcap", out, readable, id, number) != KG_OK)
+            return false;
+        if (access(path, F_OK))
+            return true;
+    }
+    return false;
+}
+
+/* Takes one file of the spool over, if it is wanted and sound. */
+static void take(const char *spooled, const char *out, const char *kernel, json_t *list)
+{
+    struct kg_capture capture;
+    char path[KG_PATH], readable[512];
+    if (capture_read(spooled, &capture) != KG_OK)
+        return;
+    bool wanted = !kernel || name_matches(kernel, capture.entry, &capture.kernel);
+    if (wanted && (!free_path(out, &capture, path) || rename(spooled, path)))
+        failed("%s: the capture cannot be moved to %s: %s", spooled, out, strerror(errno));
+    else if (wanted)
+        json_array_append_new(
+            list, json_pack("{s:o, s:o, s:o, s:o, s:I}", "file", json_text(path), "kernel",
+                            json_id(&capture.kernel), "name", json_text(capture.entry), "readable",
+                            json_text(name_readable(capture.entry, readable, sizeof readable)),
+                            "bytes", (json_int_t)capture.file.size));
+    capture_free(&capture);
+}
+
+static json_t *gather(const char *cache, const char *out, const char *kernel)
+{
+    char path[KG_PATH];
+    struct dirent *entry;
+    json_t *list = json_array();
+    if (path_make(path, "%s/spool", cache) != KG_OK)
+        return list;
+    DIR *folder = opendir(path);
+    while (folder && (entry = readdir(folder))) {
+        size_t length = strlen(entry->d_name);
+        if (length > 6 && !strcmp(entry->d_name + length - 6, ".kgcap") &&
+            path_make(path, "%s/spool/%s", cache, entry->d_name) == KG_OK)
+            take(path, out, kernel, list);
+    }
+    if (folder)
+        closedir(folder);
+    return list;
+}
+
+/* What became of every kernel, from the recorders of the program's processes. */
+static json_t *kernels_of(const char *cache)
+{
+    json_t *flights = flights_read(cache), *all = json_array(), *flight, *kernel;
+    size_t i, k;
+    json_array_foreach(flights, i, flight)
+    {
+        json_array_foreach(json_object_get(flight, "kernels"), k, kernel)
+        {
+            char readable[512];
+            if (!json_is_object(kernel))
+                continue;
+            name_readable(member_text(kernel, "name"), readable, sizeof readable);
+            json_object_set_new(kernel, "readable", json_text(readable));
+            json_object_set_new(kernel, "explanation", kernel_explain(kernel, NULL));
+            json_array_append(all, kernel);
+        }
+    }
+    json_decref(flights);
+    return all;
+}
+
+static void print(const json_t *result)
+{
+    const json_t *item;
+    size_t i;
+    json_array_foreach(json_object_get(result, "captures"), i, item)
+    {
+        say("%s  %s, %.1f MiB\n", member_text(item, "file"), member_text(item, "readable"),
+            member_number(item, "bytes") / (1 << 20));
+    }
+    if (i)
+        return;
+    say("Nothing was captured%s\n", json_array_size(json_object_get(result, "kernels"))
+                                        ? ". The kernels that ran:"
+                                        : ": kgenrt saw no kernel ('kgenrt doctor' may say why).");
+    json_array_foreach(json_object_get(result, "kernels"), i, item)
+    {
+        say("  %s: %s\n", member_text(item, "readable"), member_text(item, "explanation"));
+    }
+}
+
+static int run(const struct arguments *arguments)
+{
+    const char *out = argument(arguments, "output");
+    struct start start = {.program = arguments->operands, .mode = "tune", .eager = true};
+    char wanted[KG_PATH], cache[KG_PATH];
+    if (path_make(wanted, "%s", out ? out : ".") != KG_OK)
+        return EXIT_FAILED;
+    if (mkdir(wanted, 0700) && errno != EEXIST)
+        return failed("%s: %s", wanted, strerror(errno));
+    char *folder = realpath(wanted, NULL); /* the program may go elsewhere */
+    if (!folder || path_make(cache, "%s/.kgenrt-XXXXXX", folder) != KG_OK || !mkdtemp(cache)) {
+        free(folder);
+        return failed("%s: %s", wanted, strerror(errno));
+    }
+    start.cache = cache;
+    kg_status status = start_run(&start);
+    json_t *captures = gather(cache, folder, argument(arguments, "kernel"));
+    json_t *kernels = kernels_of(cache);
+    nftw(cache, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    free(folder);
+    if (status != KG_OK) {
+        json_decref(captures);
+        json_decref(kernels);
+        return status == KG_BAD_INPUT ? start.code : EXIT_FAILED;
+    }
+    int code = json_array_size(captures) ? EXIT_GOOD : EXIT_NOTHING;
+    return output(arguments,
+                  json_pack("{s:i, s:o, s:o}", "program_status", start.code, "captures", captures,
+                            "kernels", kernels),
+                  print, code);
+}
+
+static const struct cli_option own_options[] = {
+    {"output", 'o', "DIR", "where the files go; it is made if it is not there (.)"},
+    {"kernel", 'k', "NAME", "only of kernels with this in their name, or an id that begins so"},
+    {NULL, 0, NULL, NULL},
+};
+
+const struct command cmd_capture = {
+    .name = "capture",
+    .synopsis = "capture [OPTION...] PROGRAM [ARGUMENT...]",
+    .summary = "run a program and keep a launch of each hot kernel as a file",
+    .description =
+        "Runs PROGRAM with libkgenrt.so preloaded, an empty cache of its own and no worker, and "
+        "moves what it captured to DIR, one file a kernel: the code, the arguments, and the memory "
+        "they reach. 'kgenrt replay' runs such a file, 'kgenrt worker FILE' tunes it, on this or "
+        "another day; 'kgenrt show' tells what is in it. Kernels count as hot from 5 launches and "
+        "1% of the GPU time on, unless KGENRT_HOT_LAUNCHES and KGENRT_HOT_SHARE say otherwise.\n"
+        "\n"
+        "A capture holds the program's data: it is readable by you alone. Options of kgenrt "
+        "capture "
+        "end at PROGRAM.",
+    .options = own_options,
+    .least = 1,
+    .most = -1,
+    .program = true,
+    .exits = "The program's own exit status is not returned: it is \"program_status\" with --json. "
+             "126 or 127 if the program cannot be started or is not found.",
+    .examples = " kgenrt capture -o captures ./app\n"
+                " kgenrt capture --kernel softmax ./app --steps 10",
+    .run = run,
+};

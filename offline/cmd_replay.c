@@ -1,0 +1,122 @@
+/* kgenrt replay: runs a captured launch of an original again. */
+#include "cli.h"
+
+#include "tune/tune.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_RUNS = 100000, STANDARD_RUNS = 20 };
+
+static void print(const json_t *result)
+{
+    char time[SHORT_TEXT];
+    if (!json_is_true(json_object_get(result, "replayed"))) {
+        say("%s: not replayed: %s%s%s\n", member_text(result, "readable"),
+            member_text(result, "reason"), *member_text(result, "gate") ? " (step " : "",
+            member_text(result, "gate"));
+        return;
+    }
+    say("%s: %s, the best of %.0f runs\n", member_text(result, "readable"),
+        duration_text(member_number(result, "time_ns"), time), member_number(result, "runs"));
+    char *evidence = json_dumps(json_object_get(result, "evidence"),
+                                JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_ENCODE_ANY);
+    if (evidence)
+        say("%s\n", evidence);
+    free(evidence);
+}
+
+/* Fills the job as the worker's own steps do, but without a store. */
+static kg_status open_job(struct job *job, const char *path)
+{
+    kg_status status = path_make(job->capture_path, "%s", path);
+    if (status == KG_OK)
+        status = capture_read(path, &job->capture);
+    if (status == KG_OK)
+        status = capture_signature(&job->capture, &job->signature);
+    if (status != KG_OK)
+        return status;
+    bool soft = !strcmp(job->capture.hardware.vendor, "softgpu");
+    hardware_key(&job->capture.hardware, &job->hardware);
+    signature_id(&job->signature, &job->signature_key);
+    job->dir = cache_dir();
+    status = image_select(job->capture.image, job->capture.image_size, job->capture.hardware.arch,
+                          soft, &job->image);
+    if (status == KG_OK)
+        status = kernel_model_make(&job->image, job->capture.entry, &job->model);
+    if (status != KG_OK)
+        failed("%s: its code cannot be read: %s", path, status_text(status));
+    return status;
+}
+
+static void close_job(struct job *job)
+{
+    kernel_model_free(&job->model);
+    image_code_free(&job->image);
+    signature_free(&job->signature);
+    capture_free(&job->capture);
+    arena_free(&job->arena);
+}
+
+static json_t *result_of(const struct job *job, const char *path, long runs, kg_status status,
+                         const struct verdict *verdict)
+{
+    char readable[512];
+    json_t *evidence = verdict->evidence ? json_loads(verdict->evidence, 0, NULL) : NULL;
+    const char *reason = *verdict->reason  ? verdict->reason
+                         : status == KG_OK ? ""
+                                           : status_text(status);
+    return json_pack("{s:o, s:o, s:o, s:o, s:b, s:I, s:f, s:o, s:o, s:o}", "file", json_text(path),
+                     "kernel", json_id(&job->capture.kernel), "name", json_text(job->capture.entry),
+                     "readable",
+                     json_text(name_readable(job->capture.entry, readable, sizeof readable)),
+                     "replayed", status == KG_OK, "runs", (json_int_t)runs, "time_ns",
+                     verdict->original_ns, "gate", json_text(verdict->gate), "reason",
+                     json_text(reason), "evidence", evidence ? evidence : json_null());
+}
+
+static int run(const struct arguments *arguments)
+{
+    const char *path = arguments->operands[0];
+    struct verdict verdict = {.status = KG_OK};
+    long runs;
+    if (!argument_number(arguments, "runs", 1, MOST_RUNS, STANDARD_RUNS, &runs))
+        return EXIT_WRONG_USE;
+    if (!*cache_dir() || dir_make(cache_dir()) != KG_OK)
+        return failed("the cache folder '%s' cannot be used: set KGENRT_CACHE", cache_dir());
+    struct job *job = calloc(1, sizeof *job);
+    if (!job)
+        return failed("out of memory");
+    kg_status status = open_job(job, path);
+    int code = EXIT_FAILED;
+    if (status == KG_OK) {
+        status = replay_original(job, (unsigned)runs, &verdict);
+        code = output(arguments, result_of(job, path, runs, status, &verdict), print,
+                      status == KG_OK ? EXIT_GOOD : EXIT_FAILED);
+        free(verdict.evidence);
+    }
+    close_job(job);
+    free(job);
+    return code;
+}
+
+static const struct cli_option own_options[] = {
+    {"runs", 'n', "N", "launches that are timed (20)"},
+    {NULL, 0, NULL, NULL},
+};
+
+const struct command cmd_replay = {
+    .name = "replay",
+    .synopsis = "replay [OPTION...] CAPTURE",
+    .summary = "run a captured launch again, and time it",
+    .description =
+        "Runs the original kernel of CAPTURE in a child process, at the captured addresses and "
+        "with "
+        "the captured memory, and prints its time and the digests of what it wrote. Two replays "
+        "with other digests mean that the kernel's result varies from run to run.",
+    .options = own_options,
+    .least = 1,
+    .most = 1,
+    .examples = " kgenrt replay --runs 100 softmax-1f2e3d4c.kgcap",
+    .run = run,
+};

@@ -1,0 +1,384 @@
+/* kgenrt show: all about one kernel, variant or capture. */
+#include "cli.h"
+
+#include "capture.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* ---- variants and kernels -------------------------------------------------------------------- */
+
+/* A blob as text, or null where there is none. */
+static json_t *blob_text(struct store *store, const json_t *id)
+{
+    struct kg_id blob;
+    struct kg_bytes bytes;
+    if (!json_is_string(id) || id_parse(json_string_value(id), &blob) != KG_OK ||
+        store_get_blob(store, &blob, &bytes) != KG_OK)
+        return json_null();
+    json_t *text = json_text((const char *)bytes.data);
+    bytes_free(&bytes);
+    return text;
+}
+
+struct evidence_search {
+    const char *id;
+    struct kg_id evidence;
+    bool found;
+};
+
+static bool find_evidence(void *self, const struct kg_variant *variant, bool best)
+{
+    struct evidence_search *search = self;
+    char text[KG_ID_TEXT];
+    search->found = !strcmp(id_text(&variant->id, text), search->id);
+    search->evidence = variant->evidence;
+    return !search->found;
+}
+
+static json_t *evidence_of(struct store *store, const char *id)
+{
+    struct evidence_search search = {.id = id};
+    struct kg_bytes bytes;
+    (void)store_each_variant(store, find_evidence, &search); /* damage was said already */
+    if (!search.found || store_get_blob(store, &search.evidence, &bytes) != KG_OK)
+        return json_null();
+    json_t *evidence = json_loadb((const char *)bytes.data, bytes.size, 0, NULL);
+    bytes_free(&bytes);
+    return evidence ? evidence : json_null();
+}
+
+/* Adds what stands in blobs: evidence, sources. */
+static void complete(json_t *result)
+{
+    struct store *store;
+    json_t *item;
+    size_t i;
+    if (store_open(cache_dir(), true, &store) != KG_OK)
+        return;
+    json_array_foreach(json_object_get(result, "variants"), i, item)
+    {
+        json_object_set_new(item, "evidence", evidence_of(store, member_text(item, "id")));
+        json_object_set_new(item, "source_text", blob_text(store, json_object_get(item, "source")));
+        json_object_set_new(item, "ptx_text", blob_text(store, json_object_get(item, "ptx")));
+    }
+    json_array_foreach(json_object_get(result, "rejections"), i, item)
+    {
+        json_object_set_new(item, "source_text",
+                            blob_text(store, json_object_get(item, "candidate")));
+    }
+    store_close(store);
+}
+
+/* Members of a list of the store that belong to the kernel, or bear the variant's id. */
+static json_t *matching(const json_t *stored, const char *list, const char *id_key,
+                        const char *what)
+{
+    json_t *out = json_array(), *item;
+    size_t i;
+    json_array_foreach(json_object_get(stored, list), i, item)
+    {
+        struct kg_id id = {{0}};
+        (void)id_parse(member_text(item, id_key), &id); /* ours: it parses */
+        if (name_matches(what, member_text(item, "name"), &id))
+            json_array_append(out, item);
+    }
+    return out;
+}
+
+/* A variant by the beginning of its id. */
+static json_t *variant_by_id(const json_t *stored, const char *what)
+{
+    json_t *out = json_array(), *item;
+    size_t i;
+    json_array_foreach(json_object_get(stored, "variants"), i, item)
+    {
+        if (strlen(what) >= 4 && !strncmp(member_text(item, "id"), what, strlen(what)))
+            json_array_append(out, item);
+    }
+    return out;
+}
+
+static json_t *find(const json_t *stored, const char *what)
+{
+    json_t *variants = variant_by_id(stored, what);
+    if (json_array_size(variants))
+        return json_pack("{s:s, s:o}", "kind", "variant", "variants", variants);
+    json_decref(variants);
+    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "kind", "kernel", "kernels",
+                     matching(stored, "kernels", "id", what), "variants",
+                     matching(stored, "variants", "kernel", what), "rejections",
+                     matching(stored, "rejections", "kernel", what), "jobs",
+                     matching(stored, "jobs", "kernel", what));
+}
+
+static size_t size_of(const json_t *result, const char *list)
+{
+    return json_array_size(json_object_get(result, list));
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void print_block(const char *title, const char *text)
+{
+    if (!*text)
+        return;
+    say("  %s:\n", title);
+    while (*text) {
+        int length = (int)strcspn(text, "\n");
+        say("    | %.*s\n", length, text);
+        text += length + (text[length] == '\n');
+    }
+}
+
+static void print_launch(const char *title, const json_t *launch)
+{
+    json_int_t v[7] = {0};
+    json_error_t error;
+    if (json_unpack_ex((json_t *)launch, &error, 0, "{s:[I,I,I], s:[I,I,I], s:I}", "grid", &v[0],
+                       &v[1], &v[2], "block", &v[3], &v[4], &v[5], "shared", &v[6]))
+        return;
+    say("  %-14s grid %lld x %lld x %lld, block %lld x %lld x %lld, %lld bytes shared\n", title,
+        (long long)v[0], (long long)v[1], (long long)v[2], (long long)v[3], (long long)v[4],
+        (long long)v[5], (long long)v[6]);
+}
+
+static void print_variant(const json_t *variant, bool whole)
+{
+    char from[SHORT_TEXT], to[SHORT_TEXT], when[SHORT_TEXT];
+    const json_t *signature = json_object_get(variant, "signature");
+    say("\nvariant %s%s\n", member_text(variant, "id"),
+        json_is_true(json_object_get(variant, "best")) ? " (the best: programs get it)" : "");
+    say("  %-14s %s (%s)\n", "of kernel", member_text(variant, "readable"),
+        member_text(variant, "name"));
+    say("  %-14s %s, %s\n", "made by", member_text(variant, "maker"),
+        date_text(member_number(variant, "time"), when));
+    say("  %-14s %.3f times as fast, 95%% interval [%.3f, %.3f]: %s to %s\n", "measured",
+        member_number(variant, "ratio"), member_number(variant, "low"),
+        member_number(variant, "high"), duration_text(member_number(variant, "original_ns"), from),
+        duration_text(member_number(variant, "variant_ns"), to));
+    say("  %-14s %s\n", "accuracy", member_text(variant, "accuracy"));
+    if (*member_text(variant, "note"))
+        say("  %-14s %s\n", "note", member_text(variant, "note"));
+    print_launch("for launches", json_object_get(signature, "launch"));
+    print_launch("launched as", json_object_get(variant, "launch"));
+    say("  %-14s %zu scalars pinned, %zu pointers, %zu overlaps (--json lists them)\n", "guard",
+        json_array_size(json_object_get(signature, "scalars")),
+        json_array_size(json_object_get(signature, "pointers")),
+        json_array_size(json_object_get(signature, "overlaps")));
+    if (!whole)
+        return;
+    char *evidence = json_dumps(json_object_get(variant, "evidence"),
+                                JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_ENCODE_ANY);
+    print_block("evidence", evidence ? evidence : "");
+    free(evidence);
+    print_block("source", member_text(variant, "source_text"));
+    if (!*member_text(variant, "source_text"))
+        print_block("PTX", member_text(variant, "ptx_text"));
+}
+
+static void print_rejection(const json_t *rejection)
+{
+    char when[SHORT_TEXT];
+    say("\nrefused by gate '%s': %s\n", member_text(rejection, "gate"),
+        member_text(rejection, "reason"));
+    say("  %-14s %s, %s\n", "made by", member_text(rejection, "maker"),
+        date_text(member_number(rejection, "time"), when));
+    if (member_number(rejection, "ratio") > 0)
+        say("  %-14s %.3f times as fast, 95%% interval [%.3f, %.3f]\n", "measured",
+            member_number(rejection, "ratio"), member_number(rejection, "low"),
+            member_number(rejection, "high"));
+    print_block("candidate", member_text(rejection, "source_text"));
+}
+
+static void print_kernel(const json_t *kernel)
+{
+    char time[SHORT_TEXT], when[SHORT_TEXT];
+    say("kernel %s\n  %-14s %s\n", member_text(kernel, "id"), "name",
+        member_text(kernel, "readable"));
+    say("  %-14s %s\n  %-14s %s\n", "mangled", member_text(kernel, "name"), "seen in",
+        member_text(kernel, "program"));
+    say("  %-14s %s a launch, %.1f%% of the program's GPU time\n", "in the app",
+        duration_text(member_number(kernel, "app_ns"), time),
+        100 * member_number(kernel, "app_share"));
+    say("  %-14s %s\n", "last seen", date_text(member_number(kernel, "time"), when));
+    if (*member_text(kernel, "ineligible"))
+        say("  %-14s %s\n", "left alone", member_text(kernel, "ineligible"));
+}
+
+static void print(const json_t *result)
+{
+    const json_t *item;
+    size_t i;
+    bool whole = !strcmp(member_text(result, "kind"), "variant");
+    json_array_foreach(json_object_get(result, "kernels"), i, item)
+    {
+        print_kernel(item);
+    }
+    json_array_foreach(json_object_get(result, "jobs"), i, item)
+    {
+        say("\njob: %s%s%s\n", member_text(item, "state"), *member_text(item, "detail") ? ": " : "",
+            member_text(item, "detail"));
+    }
+    json_array_foreach(json_object_get(result, "variants"), i, item)
+    {
+        print_variant(item, whole);
+    }
+    json_array_foreach(json_object_get(result, "rejections"), i, item)
+    {
+        print_rejection(item);
+    }
+}
+
+/* ---- captures -------------------------------------------------------------------------------- */
+
+static json_t *json_words(const struct kg_capture *capture)
+{
+    static const char digits[] = "0123456789abcdef";
+    json_t *params = json_array();
+    for (uint32_t i = 0; i < capture->param_count; i++) {
+        const struct kg_param *param = &capture->params[i];
+        char hex[2 * 64 + 1];
+        uint32_t shown = param->size < 64 ? param->size : 64;
+        for (uint32_t b = 0; b < shown; b++) {
+            unsigned char byte = capture->args.data[param->offset + b];
+            hex[2 * b] = digits[byte >> 4];
+            hex[2 * b + 1] = digits[byte & 15];
+        }
+        hex[2 * shown] = 0;
+        json_array_append_new(params,
+                              json_pack("{s:I, s:I, s:s}", "offset", (json_int_t)param->offset,
+                                        "size", (json_int_t)param->size, "bytes", hex));
+    }
+    return params;
+}
+
+static json_t *json_regions(const struct kg_capture *capture)
+{
+    json_t *regions = json_array();
+    for (uint32_t i = 0; i < capture->region_count; i++) {
+        const struct capture_region *region = &capture->regions[i];
+        char address[24];
+        snprintf(address, sizeof address, "0x%llx", (unsigned long long)region->address);
+        json_array_append_new(regions,
+                              json_pack("{s:s, s:s, s:I, s:o}", "kind",
+                                        region->kind == CAPTURE_GLOBAL ? "global" : "pointer",
+                                        "address", address, "size", (json_int_t)region->size,
+                                        "name", json_text(region->name)));
+    }
+    return regions;
+}
+
+static json_t *json_capture(const struct kg_capture *capture, const char *path)
+{
+    char readable[512];
+    json_t *pointers = json_array();
+    name_readable(capture->entry, readable, sizeof readable);
+    for (uint32_t i = 0; i < capture->pointer_count; i++)
+        json_array_append_new(pointers,
+                              json_pack("{s:i, s:i, s:I}", "param", capture->pointers[i].param,
+                                        "offset", capture->pointers[i].offset, "region",
+                                        (json_int_t)capture->pointers[i].region));
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:I, s:o, s:o, s:o, s:I, s:i}",
+                     "kind", "capture", "file", json_text(path), "kernel",
+                     json_id(&capture->kernel), "name", json_text(capture->entry), "readable",
+                     json_text(readable), "program", json_text(capture->program), "launch",
+                     json_launch(&capture->launch), "app_ns", capture->app_ns, "app_share",
+                     capture->app_share, "time", (json_int_t)capture->time, "params",
+                     json_words(capture), "pointers", pointers, "regions", json_regions(capture),
+                     "image_bytes", (json_int_t)capture->image_size, "pid", capture->pid);
+}
+
+static void print_capture(const json_t *result)
+{
+    const json_t *item;
+    char time[SHORT_TEXT], when[SHORT_TEXT];
+    size_t i;
+    say("capture %s\n", member_text(result, "file"));
+    say("  %-14s %s (%s)\n  %-14s %s\n", "of kernel", member_text(result, "readable"),
+        member_text(result, "name"), "kernel id", member_text(result, "kernel"));
+    say("  %-14s %s, process %.0f, %s\n", "made by", member_text(result, "program"),
+        member_number(result, "pid"), date_text(member_number(result, "time"), when));
+    say("  %-14s %s (%s)\n", "on", member_text(json_object_get(result, "hardware"), "name"),
+        member_text(json_object_get(result, "hardware"), "arch"));
+    say("  %-14s %s a launch, %.1f%% of the program's GPU time\n", "in the app",
+        duration_text(member_number(result, "app_ns"), time),
+        100 * member_number(result, "app_share"));
+    print_launch("launch", json_object_get(result, "launch"));
+    json_array_foreach(json_object_get(result, "params"), i, item)
+    {
+        say("  parameter %-4zu %.0f bytes: %s\n", i, member_number(item, "size"),
+            member_text(item, "bytes"));
+    }
+    json_array_foreach(json_object_get(result, "pointers"), i, item)
+    {
+        say("  pointer in     parameter %.0f, byte %.0f: region %.0f\n",
+            member_number(item, "param"), member_number(item, "offset"),
+            member_number(item, "region"));
+    }
+    json_array_foreach(json_object_get(result, "regions"), i, item)
+    {
+        say("  region %-7zu %s %s, %.0f bytes %s\n", i, member_text(item, "kind"),
+            member_text(item, "address"), member_number(item, "size"), member_text(item, "name"));
+    }
+}
+
+static int show_capture(const struct arguments *arguments, const char *path)
+{
+    struct kg_capture capture;
+    kg_status status = capture_read(path, &capture);
+    if (status != KG_OK)
+        return EXIT_FAILED; /* capture_read said what is wrong */
+    json_t *result = json_capture(&capture, path);
+    json_object_set_new(result, "hardware", json_hardware(&capture.hardware));
+    capture_free(&capture);
+    return output(arguments, result, print_capture, EXIT_GOOD);
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static int run(const struct arguments *arguments)
+{
+    const char *what = arguments->operands[0];
+    if (strchr(what, '/') || strstr(what, ".kgcap") || !access(what, F_OK))
+        return show_capture(arguments, what);
+    json_t *stored = stored_read(cache_dir());
+    json_t *result = find(stored, what);
+    const char *state = member_text(stored, "store");
+    bool broken = strcmp(state, "ok") && strcmp(state, "none");
+    int code = broken ? failed("%s/store: %s", cache_dir(), state) : EXIT_GOOD;
+    json_decref(stored);
+    if (size_of(result, "variants") + size_of(result, "kernels") + size_of(result, "rejections") +
+        size_of(result, "jobs")) {
+        complete(result);
+        return output(arguments, result, print, code);
+    }
+    json_decref(result);
+    if (broken)
+        return code;
+    failed("nothing in %s is called '%s': 'kgenrt list' and 'kgenrt status' show what there is",
+           cache_dir(), what);
+    return EXIT_NOTHING;
+}
+
+const struct command cmd_show = {
+    .name = "show",
+    .synopsis = "show [OPTION...] KERNEL|VARIANT|CAPTURE",
+    .summary = "show all about one kernel, variant or capture",
+    .description =
+        "KERNEL is a part of a kernel's name, or the beginning of its id: shows where it was seen, "
+        "its jobs, its variants, and every candidate that was refused, with the gate that refused "
+        "it and the reason.\n"
+        "\n"
+        "VARIANT is the beginning of a variant's id (at least four digits): shows its record, the "
+        "evidence (what was checked, with which inputs and results, both timings), and its "
+        "source.\n"
+        "\n"
+        "CAPTURE is a file made by 'kgenrt capture': shows the launch that it holds.",
+    .least = 1,
+    .most = 1,
+    .examples = " kgenrt show softmax\n"
+                " kgenrt show 3fa9c01b\n"
+                " kgenrt show ./stencil-1f2e3d4c.kgcap",
+    .run = run,
+};

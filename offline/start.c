@@ -1,0 +1,219 @@
+/* Runs a program with libkgenrt.so preloaded, and a worker beside it that ends with it. Signals
+ * sent to this process go on to the program; those that a terminal sends reach it anyway. */
+#include "cli.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_WORKERS = 8, GRACE_MS = 3000 };
+
+static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+
+struct watch {
+    const struct start *start;
+    char library[KG_PATH], self[KG_PATH];
+    sigset_t before, ours;
+    struct sigaction children; /* as this process was given it; the program gets it back */
+    pid_t program, worker;     /* worker 0: none runs now */
+    int workers;               /* started so far */
+};
+
+static bool set(const char *name, const char *value, bool over)
+{
+    return !value || !setenv(name, value, over);
+}
+
+/* In the child that becomes the program. */
+static bool set_environment(const struct watch *watch)
+{
+    const struct start *start = watch->start;
+    const char *present = getenv("LD_PRELOAD");
+    char preload[2 * KG_PATH];
+    int length = snprintf(preload, sizeof preload, "%s%s%s", watch->library,
+                          present && *present ? ":" : "", present ? present : "");
+    return length < (int)sizeof preload && set("LD_PRELOAD", preload, true) &&
+           set("KGENRT_WORKER", "off", true) && set("KGENRT_CACHE", start->cache, true) &&
+           set("KGENRT_MODE", start->mode, true) && set("KGENRT_MAKERS", start->makers, true) &&
+           set("KGENRT_HOT_LAUNCHES", start->eager ? "5" : NULL, false) &&
+           set("KGENRT_HOT_SHARE", start->eager ? "1" : NULL, false);
+}
+
+static void become_program(const struct watch *watch, int tell)
+{
+    sigaction(SIGCHLD, &watch->children, NULL);
+    sigprocmask(SIG_SETMASK, &watch->before, NULL);
+    if (set_environment(watch))
+        execvp(watch->start->program[0], watch->start->program);
+    int error = errno;
+    if (write(tell, &error, sizeof error) < 0)
+        _exit(1);
+    _exit(127);
+}
+
+/* The errno of a failed exec comes through a pipe that a successful one closes. */
+static kg_status start_program(struct watch *watch, int *code)
+{
+    int pipes[2], error = 0;
+    if (pipe2(pipes, O_CLOEXEC)) {
+        failed("pipe: %s", strerror(errno));
+        return KG_IO;
+    }
+    watch->program = fork();
+    if (!watch->program)
+        become_program(watch, pipes[1]);
+    if (watch->program < 0)
+        error = errno;
+    close(pipes[1]);
+    ssize_t got = 0;
+    while (watch->program > 0 && (got = read(pipes[0], &error, sizeof error)) < 0 && errno == EINTR)
+        ;
+    close(pipes[0]);
+    if (!error)
+        return KG_OK;
+    if (watch->program > 0)
+        waitpid(watch->program, NULL, 0);
+    failed("%s: cannot be started: %s", watch->start->program[0], strerror(error));
+    *code = error == ENOENT ? 127 : 126;
+    return KG_BAD_INPUT;
+}
+
+/* Its own process group, so that it and its children are ended together; if this process is killed,
+ * it ends too. */
+static void become_worker(const struct watch *watch)
+{
+    char *const arguments[] = {(char *)watch->self, "worker", NULL};
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    sigprocmask(SIG_SETMASK, &watch->before, NULL);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (null >= 0) {
+        dup2(null, STDIN_FILENO);
+        dup2(null, STDOUT_FILENO);
+    }
+    unsetenv("LD_PRELOAD");
+    if (set("KGENRT_CACHE", watch->start->cache, true) &&
+        set("KGENRT_MAKERS", watch->start->makers, true))
+        execv(watch->self, arguments);
+    _exit(127);
+}
+
+static void start_worker(struct watch *watch)
+{
+    watch->workers++;
+    watch->worker = fork();
+    if (!watch->worker)
+        become_worker(watch);
+    if (watch->worker < 0) {
+        failed("the worker cannot be started: %s; the program runs on", strerror(errno));
+        watch->worker = 0;
+        watch->workers = MOST_WORKERS;
+    }
+}
+
+static void stop_worker(struct watch *watch)
+{
+    if (!watch->worker)
+        return;
+    kill(-watch->worker, SIGTERM);
+    for (int waited = 0; waited < GRACE_MS; waited += 20) {
+        if (waitpid(watch->worker, NULL, WNOHANG) == watch->worker) {
+            kill(-watch->worker, SIGKILL); /* what it may have left in its group */
+            return;
+        }
+        nanosleep(&(struct timespec){0, 20000000}, NULL);
+    }
+    kill(-watch->worker, SIGKILL);
+    waitpid(watch->worker, NULL, 0);
+}
+
+static bool spool_waits(const struct start *start)
+{
+    char path[KG_PATH];
+    struct dirent *entry;
+    bool waits = false;
+    if (path_make(path, "%s/spool", start->cache ? start->cache : cache_dir()) != KG_OK)
+        return false;
+    DIR *folder = opendir(path);
+    while (folder && !waits && (entry = readdir(folder))) {
+        size_t length = strlen(entry->d_name);
+        waits = length > 6 && !strcmp(entry->d_name + length - 6, ".kgcap");
+    }
+    if (folder)
+        closedir(folder);
+    return waits;
+}
+
+/* True when the program has ended. */
+static bool reap(struct watch *watch, int *code)
+{
+    int state;
+    if (watch->worker && waitpid(watch->worker, &state, WNOHANG) == watch->worker) {
+        if (WIFSIGNALED(state))
+            log_line(KG_INFO, "the worker was ended by signal %d", WTERMSIG(state));
+        watch->worker = 0;
+    }
+    if (waitpid(watch->program, &state, WNOHANG) != watch->program)
+        return false;
+    *code = WIFSIGNALED(state) ? 128 + WTERMSIG(state) : WEXITSTATUS(state);
+    return true;
+}
+
+/* Until the program ends. A worker that was killed, or left for want of work, is started again when
+ * there is work; not for ever. */
+static void supervise(struct watch *watch, int *code)
+{
+    const struct timespec second = {1, 0};
+    while (!reap(watch, code)) {
+        if (watch->start->worker && !watch->worker && watch->workers < MOST_WORKERS &&
+            (!watch->workers || spool_waits(watch->start)))
+            start_worker(watch);
+        siginfo_t info;
+        int number = sigtimedwait(&watch->ours, &info, &second);
+        if (number > 0 && number != SIGCHLD && info.si_code <= 0)
+            kill(watch->program, number);
+    }
+}
+
+static kg_status prepare(struct watch *watch)
+{
+    kg_status status = place_self(watch->self);
+    if (status == KG_OK)
+        status = place_library(watch->library);
+    if (status == KG_NOT_FOUND)
+        failed("libkgenrt.so is neither beside %s nor in ../lib: install it there", watch->self);
+    if (status != KG_OK)
+        return status;
+    if (strpbrk(watch->library, " :")) {
+        failed("%s: a path with a space or a colon cannot be preloaded: install it elsewhere",
+               watch->library);
+        return KG_UNSUPPORTED;
+    }
+    sigemptyset(&watch->ours);
+    sigaddset(&watch->ours, SIGCHLD);
+    for (unsigned i = 0; i < sizeof forwarded / sizeof *forwarded; i++)
+        sigaddset(&watch->ours, forwarded[i]);
+    sigprocmask(SIG_BLOCK, &watch->ours, &watch->before);
+    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL}, &watch->children);
+    return KG_OK;
+}
+
+kg_status start_run(struct start *start)
+{
+    struct watch watch = {.start = start};
+    kg_status status = prepare(&watch);
+    if (status == KG_OK)
+        status = start_program(&watch, &start->code);
+    if (status != KG_OK)
+        return status;
+    supervise(&watch, &start->code);
+    stop_worker(&watch);
+    return KG_OK;
+}

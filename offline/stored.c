@@ -1,0 +1,62 @@
+/* The store as JSON: what list, show and status look through. */
+#include "cli.h"
+
+static bool add_variant(void *self, const struct kg_variant *variant, bool best)
+{
+    json_array_append_new(json_object_get(self, "variants"), json_variant(variant, best));
+    return true;
+}
+
+static bool add_rejection(void *self, const struct kg_rejection *rejection)
+{
+    json_array_append_new(json_object_get(self, "rejections"), json_rejection(rejection));
+    return true;
+}
+
+static bool add_job(void *self, const struct kg_job_note *job)
+{
+    json_array_append_new(json_object_get(self, "jobs"), json_job(job));
+    return true;
+}
+
+static bool add_kernel(void *self, const struct kg_kernel_note *kernel)
+{
+    char readable[512];
+    name_readable(kernel->name, readable, sizeof readable);
+    json_array_append_new(
+        json_object_get(self, "kernels"),
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:I}", "id", json_id(&kernel->kernel),
+                  "name", json_text(kernel->name), "readable", json_text(readable), "hardware",
+                  json_id(&kernel->hardware), "program", json_text(kernel->program), "ineligible",
+                  json_text(kernel->ineligible), "app_ns", kernel->app_ns, "app_share",
+                  kernel->app_share, "time", (json_int_t)kernel->time));
+    return true;
+}
+
+static bool add_hardware(void *self, const struct kg_id *key, const struct kg_hardware *hardware)
+{
+    json_array_append_new(json_object_get(self, "hardware"), json_hardware(hardware));
+    return true;
+}
+
+json_t *stored_read(const char *dir)
+{
+    struct store *store;
+    kg_status status = store_open(dir, true, &store);
+    const char *state = status == KG_OK          ? "ok"
+                        : status == KG_NOT_FOUND ? "none"
+                                                 : status_text(status);
+    json_t *out = json_pack("{s:s, s:[], s:[], s:[], s:[], s:[]}", "store", state, "variants",
+                            "rejections", "jobs", "kernels", "hardware");
+    if (!out || status != KG_OK)
+        return out;
+    kg_status walks[] = {
+        store_each_variant(store, add_variant, out),
+        store_each_rejection(store, add_rejection, out), store_each_job(store, add_job, out),
+        store_each_kernel(store, add_kernel, out), store_each_hardware(store, add_hardware, out)};
+    for (unsigned i = 0; i < sizeof walks / sizeof *walks; i++)
+        if (walks[i] != KG_OK)
+            json_object_set_new(out, "store", json_string(status_text(walks[i])));
+    store_close(store);
+    return out;
+}
