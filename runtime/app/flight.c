@@ -140,103 +140,103 @@ static const char *const state_names[] = {
 };
 static const char *const mode_names[] = {"off", "observe", "cached", "tune"};
 
-static void put_id(struct json *out, const struct kg_id *id)
+static void put_id(struct jout *out, const struct kg_id *id)
 {
     char text[KG_ID_TEXT];
-    json_text(out, id ? id_text(id, text) : "");
+    jout_text(out, id ? id_text(id, text) : "");
 }
 
-static void put_reading(struct json *out)
+static void put_reading(struct jout *out)
 {
     char field[READING_WIDTH + 1];
     char quoted[READING_WIDTH + 1];
     snprintf(quoted, sizeof quoted, "\"%s\"", flight.reading);
     snprintf(field, sizeof field, "%-*s", READING_WIDTH, quoted);
-    json_raw(out, field);
+    jout_raw(out, field);
 }
 
-static void put_prefix(struct json *out)
+static void put_prefix(struct jout *out)
 {
-    json_raw(out, PREFIX_CLEAN "false" PREFIX_READING);
+    jout_raw(out, PREFIX_CLEAN "false" PREFIX_READING);
     put_reading(out);
-    json_raw(out, ",\"late\":[");
+    jout_raw(out, ",\"late\":[");
     for (unsigned i = 0; i < flight.late_count; i++) {
-        json_raw(out, i ? "," : "");
+        jout_raw(out, i ? "," : "");
         put_id(out, &flight.late[i]);
     }
-    json_raw(out, "]");
+    jout_raw(out, "]");
 }
 
 static void put_note(void *self, const char *note)
 {
-    struct json *out = self;
-    json_comma(out);
-    json_text(out, note);
+    struct jout *out = self;
+    jout_comma(out);
+    jout_text(out, note);
 }
 
-static void put_process(struct json *out)
+static void put_process(struct jout *out)
 {
     struct kg_hardware hw = {0};
     struct kg_id key;
     (void)app_hardware(&hw, &key);
-    json_raw(out, ",\"pid\":"), json_integer(out, (uint64_t)getpid());
-    json_raw(out, ",\"program\":"), json_text(out, flight.program);
-    json_raw(out, ",\"start\":"), json_integer(out, flight.start);
-    json_raw(out, ",\"mode\":"), json_text(out, mode_names[app_mode()]);
-    json_raw(out, ",\"event\":"), json_text(out, flight.event);
-    json_raw(out, ",\"fault\":"), json_text(out, flight.fault);
-    json_raw(out, ",\"snapshot\":"), put_id(out, variants_snapshot());
-    json_raw(out, ",\"hardware\":{\"vendor\":"), json_text(out, hw.vendor);
-    json_raw(out, ",\"name\":"), json_text(out, hw.name);
-    json_raw(out, ",\"arch\":"), json_text(out, hw.arch);
-    json_raw(out, ",\"uuid\":"), json_text(out, hw.uuid);
-    json_raw(out, ",\"driver_version\":"), json_integer(out, (uint64_t)hw.driver_version);
-    json_raw(out, "},\"notes\":[");
+    jout_raw(out, ",\"pid\":"), jout_integer(out, (uint64_t)getpid());
+    jout_raw(out, ",\"program\":"), jout_text(out, flight.program);
+    jout_raw(out, ",\"start\":"), jout_integer(out, flight.start);
+    jout_raw(out, ",\"mode\":"), jout_text(out, mode_names[app_mode()]);
+    jout_raw(out, ",\"event\":"), jout_text(out, flight.event);
+    jout_raw(out, ",\"fault\":"), jout_text(out, flight.fault);
+    jout_raw(out, ",\"snapshot\":"), put_id(out, variants_snapshot());
+    jout_raw(out, ",\"hardware\":{\"vendor\":"), jout_text(out, hw.vendor);
+    jout_raw(out, ",\"name\":"), jout_text(out, hw.name);
+    jout_raw(out, ",\"arch\":"), jout_text(out, hw.arch);
+    jout_raw(out, ",\"uuid\":"), jout_text(out, hw.uuid);
+    jout_raw(out, ",\"driver_version\":"), jout_integer(out, (uint64_t)hw.driver_version);
+    jout_raw(out, "},\"notes\":[");
     app_notes_each(put_note, out);
-    json_raw(out, "]");
+    jout_raw(out, "]");
 }
 
-static void put_counts(struct json *out, struct kernel *k)
+static void put_counts(struct jout *out, struct kernel *k)
 {
-    json_raw(out, ",\"launches\":"), json_integer(out, atomic_load(&k->launches));
-    json_raw(out, ",\"swapped\":"), json_integer(out, atomic_load(&k->swapped));
-    json_raw(out, ",\"first_swapped_launch\":"), json_integer(out, atomic_load(&k->first_swapped));
-    json_raw(out, ",\"refused\":{");
+    jout_raw(out, ",\"launches\":"), jout_integer(out, atomic_load(&k->launches));
+    jout_raw(out, ",\"swapped\":"), jout_integer(out, atomic_load(&k->swapped));
+    jout_raw(out, ",\"first_swapped_launch\":"), jout_integer(out, atomic_load(&k->first_swapped));
+    jout_raw(out, ",\"refused\":{");
     for (int i = 0; i < REFUSAL_COUNT; i++) {
         uint64_t count = atomic_load_explicit(&k->refused[i], memory_order_relaxed);
         if (!count)
             continue;
-        json_comma(out);
-        json_text(out, refusal_texts[i]);
-        json_raw(out, ":"), json_integer(out, count);
+        jout_comma(out);
+        jout_text(out, refusal_texts[i]);
+        jout_raw(out, ":"), jout_integer(out, count);
     }
-    json_raw(out, "},\"share\":"), json_decimal(out, hot_share(k));
-    json_raw(out, ",\"before_ns\":"), json_decimal(out, k->before_ns);
-    json_raw(out, ",\"after_ns\":"), json_decimal(out, k->after_ns);
-    json_raw(out, ",\"samples\":"), json_integer(out, k->samples + k->after_samples);
+    jout_raw(out, "},\"share\":"), jout_decimal(out, hot_share(k));
+    jout_raw(out, ",\"before_ns\":"), jout_decimal(out, k->before_ns);
+    jout_raw(out, ",\"after_ns\":"), jout_decimal(out, k->after_ns);
+    jout_raw(out, ",\"samples\":"), jout_integer(out, k->samples + k->after_samples);
     double seconds = k->swapped_ns > k->first_seen_ns && k->first_seen_ns
                          ? (double)(k->swapped_ns - k->first_seen_ns) / 1e9
                          : 0;
-    json_raw(out, ",\"seconds_to_swap\":"), json_decimal(out, seconds);
+    jout_raw(out, ",\"seconds_to_swap\":"), jout_decimal(out, seconds);
 }
 
-static void put_kernel(struct json *out, struct kernel *k)
+static void put_kernel(struct jout *out, struct kernel *k)
 {
     int state = atomic_load_explicit(&k->state, memory_order_acquire);
-    json_comma(out);
-    json_raw(out, "{\"id\":"), put_id(out, k->modelled ? &k->model.id : NULL);
-    json_raw(out, ",\"name\":"), json_text(out, k->name);
-    json_raw(out, ",\"state\":"), json_text(out, state_names[state]);
-    json_raw(out, ",\"why\":"), json_text(out, state == KERNEL_UNFIT && k->why ? k->why : "");
+    jout_comma(out);
+    jout_raw(out, "{\"id\":"), put_id(out, k->modelled ? &k->model.id : NULL);
+    jout_raw(out, ",\"name\":"), jout_text(out, k->name);
+    jout_raw(out, ",\"state\":"), jout_text(out, state_names[state]);
+    jout_raw(out, ",\"why\":"), jout_text(out, state == KERNEL_UNFIT && k->why ? k->why : "");
     put_counts(out, k);
-    json_raw(out, ",\"variants\":[");
+    jout_raw(out, ",\"variants\":[");
     const struct swap *swap = atomic_load_explicit(&k->swap, memory_order_acquire);
     for (uint32_t i = 0; swap && i < swap->count; i++) {
-        json_comma(out);
-        json_raw(out, "{\"id\":"), put_id(out, &swap->entries[i].variant);
-        json_raw(out, ",\"ratio\":"), json_decimal(out, swap->entries[i].ratio), json_raw(out, "}");
+        jout_comma(out);
+        jout_raw(out, "{\"id\":"), put_id(out, &swap->entries[i].variant);
+        jout_raw(out, ",\"ratio\":"), jout_decimal(out, swap->entries[i].ratio), jout_raw(out, "}");
     }
-    json_raw(out, "]}");
+    jout_raw(out, "]}");
 }
 
 static bool matters(struct kernel *k)
@@ -246,10 +246,10 @@ static bool matters(struct kernel *k)
 }
 
 /* Those that matter first, so that a lack of room hits the others. */
-static void put_kernels(struct json *out)
+static void put_kernels(struct jout *out)
 {
     uint64_t left_out = 0;
-    json_raw(out, ",\"kernels\":[");
+    jout_raw(out, ",\"kernels\":[");
     for (int round = 0; round < 2; round++)
         for (struct kernel *k = kernels_first(); k; k = k->next) {
             if (k->retired_ns || !atomic_load_explicit(&k->launches, memory_order_relaxed) ||
@@ -258,18 +258,18 @@ static void put_kernels(struct json *out)
             size_t before = out->used;
             put_kernel(out, k);
             if (out->full || out->used > TEXT - 64) {
-                json_cut(out, before);
+                jout_cut(out, before);
                 left_out++;
             }
         }
-    json_raw(out, "],\"left_out\":"), json_integer(out, left_out);
-    json_raw(out, "}\n");
+    jout_raw(out, "],\"left_out\":"), jout_integer(out, left_out);
+    jout_raw(out, "}\n");
 }
 
 /* Locked, under flight.mutex. Nothing is written where nothing changed. */
 static void write_state(void)
 {
-    struct json out = {.data = flight.texts[flight.next], .size = TEXT};
+    struct jout out = {.data = flight.texts[flight.next], .size = TEXT};
     put_prefix(&out);
     put_process(&out);
     put_kernels(&out);
@@ -318,7 +318,7 @@ bool flight_late(const struct kg_id *variant)
 
 void flight_reading(const struct kg_id *snapshot)
 {
-    struct json field = {.data = (char[READING_WIDTH + 1]){0}, .size = READING_WIDTH + 1};
+    struct jout field = {.data = (char[READING_WIDTH + 1]){0}, .size = READING_WIDTH + 1};
     pthread_mutex_lock(&flight.mutex);
     *flight.reading = 0;
     if (snapshot)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add(struct json *out, const char *text, size_t length)
+static void add(struct jout *out, const char *text, size_t length)
 {
     if (out->full || length > out->size - out->used) {
         out->full = true;
@@ -15,7 +15,7 @@ static void add(struct json *out, const char *text, size_t length)
     out->used += length;
 }
 
-void json_raw(struct json *out, const char *text)
+void jout_raw(struct jout *out, const char *text)
 {
     add(out, text, strlen(text));
 }
@@ -36,7 +36,7 @@ static size_t utf8_length(const unsigned char *t)
     return overlong || outside ? 0 : length;
 }
 
-void json_text(struct json *out, const char *text)
+void jout_text(struct jout *out, const char *text)
 {
     const unsigned char *t = (const unsigned char *)text;
     char escape[8];
@@ -59,14 +59,14 @@ void json_text(struct json *out, const char *text)
     add(out, "\"", 1);
 }
 
-void json_integer(struct json *out, uint64_t value)
+void jout_integer(struct jout *out, uint64_t value)
 {
     char text[24];
     snprintf(text, sizeof text, "%llu", (unsigned long long)value);
-    json_raw(out, text);
+    jout_raw(out, text);
 }
 
-void json_decimal(struct json *out, double value)
+void jout_decimal(struct jout *out, double value)
 {
     if (!(value > 0 && value < 1e14))
         value = 0;
@@ -74,17 +74,17 @@ void json_decimal(struct json *out, double value)
     char text[32];
     snprintf(text, sizeof text, "%llu.%04u", (unsigned long long)(scaled / 10000),
              (unsigned)(scaled % 10000));
-    json_raw(out, text);
+    jout_raw(out, text);
 }
 
-void json_comma(struct json *out)
+void jout_comma(struct jout *out)
 {
     char last = out->used ? out->data[out->used - 1] : '[';
     if (last != '[' && last != '{')
         add(out, ",", 1);
 }
 
-void json_cut(struct json *out, size_t used)
+void jout_cut(struct jout *out, size_t used)
 {
     out->used = used;
     out->full = false;

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { STARTS = 5, VARIABLES = 256, STACK = 32768 };
+enum { STARTS = 5, VARIABLES = 256, CHILD_STACK = 32768 };
 #define PAUSE_NS UINT64_C(5000000000)
 
 static atomic_bool wanted;
@@ -85,15 +85,15 @@ static int run_between(void *self)
 
 int spawn_start(const char *binary, char *const arguments[])
 {
-    char *stacks = malloc(2 * STACK);
+    char *stacks = malloc(2 * CHILD_STACK);
     if (!stacks)
         return ENOMEM;
     struct start start = {
-        .binary = binary, .arguments = arguments, .stack_end = stacks + 2 * STACK};
+        .binary = binary, .arguments = arguments, .stack_end = stacks + 2 * CHILD_STACK};
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    pid_t child = clone(run_between, stacks + STACK, CLONE_VM | CLONE_VFORK, &start);
+    pid_t child = clone(run_between, stacks + CHILD_STACK, CLONE_VM | CLONE_VFORK, &start);
     int error = child < 0 ? errno : 0;
     if (child > 0)
         while (waitpid(child, NULL, __WCLONE) < 0 && errno == EINTR)
