@@ -66,9 +66,9 @@ static void put_task(struct text *t)
                  accuracy + 4);
     else
         text_put(t, "- Results must equal the original's to the last bit. For each output keep the "
-                    "same operations in the same order and precision; `a * b + c` is contracted to "
-                    "a fused multiply-add, as in the original; where the PTX has separate `mul` "
-                    "and `add`, write `__fmul_rn` and `__fadd_rn`.\n");
+                    "same operations in the same order and precision. `a * b + c` is contracted to "
+                    "a fused multiply-add; where the PTX has separate `mul` and `add`, write "
+                    "`__fmul_rn` and `__fadd_rn`, in doubt about an `fma` `__fmaf_rn`.\n");
     text_put(t,
              "- Write exactly the memory that the original writes, and read only what it reads.\n"
              "- No half, bf16 or TF32 arithmetic unless the original has it. No approximate "

@@ -251,7 +251,7 @@ static kg_status globals_take(struct reading *r, const json_t *list)
             return BAD(r, "\"globals\": the kernel has no global variable `%.64s`",
                        json_string_value(item) ? json_string_value(item) : "(no text)");
         for (unsigned k = 0; k < out->global_count; k++)
-            if (out->globals[k] == name)
+            if (!strcmp(out->globals[k], name))
                 return BAD(r, "\"globals\": `%.64s` is named twice", name);
         out->globals[out->global_count++] = arena_copy(&r->job->arena, name, strlen(name));
         if (!out->globals[out->global_count - 1])
