@@ -38,17 +38,19 @@ static bool insert(struct handle_array *array, uintptr_t key, void *value)
     return fresh;
 }
 
-static struct handle_array *spare_take(struct handle_table *table, size_t slots)
+/* Frees the replaced arrays in which no reader can stand any more. */
+static void spares_free(struct handle_table *table)
 {
-    struct handle_array *array = table->spare;
-    if (!array || array->mask + 1 != slots || now_ns() - array->retired_ns < QUIET_NS)
-        return NULL;
-    table->spare = NULL;
-    for (size_t i = 0; i < slots; i++) {
-        atomic_store_explicit(&array->slots[i].key, 0, memory_order_relaxed);
-        atomic_store_explicit(&array->slots[i].value, NULL, memory_order_relaxed);
+    struct handle_array **link = &table->spare;
+    uint64_t now = now_ns();
+    while (*link && now - (*link)->retired_ns < QUIET_NS)
+        link = &(*link)->older;
+    struct handle_array *array = *link, *older;
+    *link = NULL;
+    for (; array; array = older) {
+        older = array->older;
+        free(array);
     }
-    return array;
 }
 
 /* Replaces the array by one with room, without its tombstones. */
@@ -60,9 +62,8 @@ static bool rebuild(struct handle_table *table)
         live += atomic_load_explicit(&old->slots[i].value, memory_order_relaxed) != NULL;
     while (slots < 4 * live)
         slots *= 2;
-    struct handle_array *array = spare_take(table, slots);
-    if (!array)
-        array = calloc(1, sizeof *array + slots * sizeof *array->slots);
+    spares_free(table);
+    struct handle_array *array = calloc(1, sizeof *array + slots * sizeof *array->slots);
     if (!array)
         return false;
     array->mask = slots - 1;
@@ -75,6 +76,7 @@ static bool rebuild(struct handle_table *table)
     atomic_store_explicit(&table->array, array, memory_order_release);
     if (old) {
         old->retired_ns = now_ns();
+        old->older = table->spare;
         table->spare = old;
     }
     return true;

@@ -1,7 +1,7 @@
 /* A table from the driver's handles to records: lock-free to read, written by whoever holds
  * records_lock. Open addressing; a value of NULL is a tombstone, and a key that comes again (the
  * driver recycles handle values) gets the new value in its old slot. A table that is full is
- * replaced by a larger one; readers may still stand in the old one, so it is never freed. */
+ * replaced by a larger one; readers may still stand in the old one, so it is freed much later. */
 #ifndef KG_HANDLES_H
 #define KG_HANDLES_H
 
@@ -18,13 +18,14 @@ struct handle_slot {
 struct handle_array {
     size_t mask; /* slots - 1, a power of two less one */
     uint64_t retired_ns;
+    struct handle_array *older; /* of the replaced ones */
     struct handle_slot slots[];
 };
 
 struct handle_table {
     _Atomic(struct handle_array *) array; /* NULL: empty */
     size_t used;                          /* keys in array, tombstones too */
-    struct handle_array *spare;           /* replaced, used again ten seconds later */
+    struct handle_array *spare;           /* replaced ones, newest first, freed ten seconds later */
 };
 
 /* Multiplicative hashing: the driver's handles are multiples of 8 or 16 at least. */
