@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RESULT_FD = 3, MOST_TEXT = 1 << 20 };
+enum { RESULT_FD = 3, MOST_TEXT = 1 << 20, LONGEST_POLL_MS = 10000 };
 
 /* ---- starting ----------------------------------------------------------------------------------
  */
@@ -233,7 +233,8 @@ static int more(struct replay_run *run)
     if (now >= until)
         return -1;
     struct pollfd wait = {.fd = run->fd, .events = POLLIN};
-    int ready = poll(&wait, 1, (int)((until - now) / 1000000u) + 1);
+    uint64_t ms = (until - now) / 1000000u + 1;
+    int ready = poll(&wait, 1, ms < LONGEST_POLL_MS ? (int)ms : LONGEST_POLL_MS);
     if (ready < 0)
         return errno == EINTR ? 1 : 0;
     if (!ready)

@@ -193,6 +193,20 @@ static kg_status limit(struct cuda *cuda, CUlimit which, uint64_t wanted, const 
     return KG_OK;
 }
 
+/* Under MPS a fault here could end other programs; in exclusive mode our context would keep the
+ * next start of the app from its GPU. */
+static kg_status allowed(struct cuda *cuda)
+{
+    const CUdevice_attribute mps_enabled = (CUdevice_attribute)133; /* older headers lack it */
+    bool mps = attribute(cuda, mps_enabled) > 0;
+    if (!mps && attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_DEFAULT)
+        return KG_OK;
+    snprintf(cuda->device.error, sizeof cuda->device.error,
+             "the GPU is %s: no replay beside other programs",
+             mps ? "shared through MPS" : "not in its default compute mode");
+    return KG_BUSY;
+}
+
 static kg_status open_context(struct cuda *cuda)
 {
     CUcontext context;
@@ -424,9 +438,9 @@ static kg_status open_all(struct cuda *cuda, const struct kg_bytes *code)
         snprintf(cuda->device.error, sizeof cuda->device.error, "%s", status_text(status));
         return status;
     }
-    if ((status = pick_device(cuda)) != KG_OK || (status = open_context(cuda)) != KG_OK ||
-        (status = plan(cuda)) != KG_OK || (status = reserve_all(cuda)) != KG_OK ||
-        (status = map_all(cuda)) != KG_OK)
+    if ((status = pick_device(cuda)) != KG_OK || (status = allowed(cuda)) != KG_OK ||
+        (status = open_context(cuda)) != KG_OK || (status = plan(cuda)) != KG_OK ||
+        (status = reserve_all(cuda)) != KG_OK || (status = map_all(cuda)) != KG_OK)
         return status;
     cuda->device.exact_clock = !strcmp(cuda->hardware.vendor, "softgpu");
     int shared = attribute(cuda, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);

@@ -314,8 +314,8 @@ static kg_status gate_repeat(struct trial *trial)
 {
     struct replay_memory *memory = trial->memory;
     char place[160];
+    memory_state(memory, trial->seeds[1], false, memory->work);
     for (unsigned run = 0; run < trial->repeats; run++) {
-        memory_state(memory, trial->seeds[1], false, memory->work);
         if (trial_launch(trial, VARIANT, memory->work, memory->other) != KG_OK)
             return because(trial, KG_REFUSED, "launch %u failed: %s", run + 1,
                            trial->device->error);

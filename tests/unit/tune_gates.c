@@ -6,6 +6,7 @@
 #include "tune/job.h"
 #include "tune/replay.h"
 
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -295,6 +296,7 @@ static int child(const struct request *request, int fd)
                         .refuse = request->refuse};
     void *windows = mmap((void *)(uintptr_t)BASE, 4 * WINDOW, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    (void)signal(SIGSEGV, SIG_DFL); /* a sanitizer's report about `illegal` would mislead */
     base = request->original;
     fixture_make(&fixture, request->original, request->stale);
     if (windows == MAP_FAILED || memory_plan(&memory, &fixture.capture, GRANULE, WINDOW) != KG_OK ||
