@@ -96,8 +96,11 @@ static bool adopt(int low)
             close(fd);
         return false;
     }
-    if (flock(fd, LOCK_EX | LOCK_NB))
-        log_line(KG_INFO, "%s: cannot be locked: %s", flight.path, strerror(errno));
+    int tries = 50; /* a reader that asks who lives holds it for microseconds */
+    while (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK && --tries)
+        usleep(1000);
+    if (!tries)
+        log_line(KG_INFO, "%s: cannot be locked: somebody else holds it", flight.path);
     flight.device = info.st_dev;
     flight.inode = info.st_ino;
     flight.fd = fd;
