@@ -101,5 +101,8 @@ struct ptx_facts {
     char detail[256]; /* the first offending construct, with its line */
 };
 kg_status ptx_facts_of(const char *ptx, struct ptx_facts *out, char *error, size_t error_size);
+/* The same of one entry and what it needs: of an original, whose module has other kernels. */
+kg_status ptx_facts_of_entry(const char *ptx, const char *entry, struct ptx_facts *out, char *error,
+                             size_t error_size);
 
 #endif

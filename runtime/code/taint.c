@@ -233,13 +233,18 @@ static void load(struct flow *flow, const struct ptx_instr *instr)
     assign(flow, &instr->operands[0], &value);
 }
 
+/* A pointer is stored whole, or as two words of one vector. */
+static bool stores_pointers(const struct ptx_form *form)
+{
+    return width(form) >= 8 || (width(form) == 4 && form->vector >= 2);
+}
+
 static void store(struct flow *flow, const struct ptx_instr *instr)
 {
     if (instr->operand_count < 2 || instr->operands[0].kind != PTX_ADDRESS)
         return;
     const struct ptx_operand *to = &instr->operands[0];
-    enum ptx_space space = instr->form->space;
-    if (space == PTX_SPACE_param && to->var) {
+    if (instr->form->space == PTX_SPACE_param && to->var) {
         unsigned bytes = width(instr->form), count = instr->form->vector ? instr->form->vector : 1;
         for (unsigned i = 0; i < count; i++) {
             struct taint value = value_of(flow, part(&instr->operands[1], i));
@@ -247,8 +252,7 @@ static void store(struct flow *flow, const struct ptx_instr *instr)
             if (into)
                 join(flow, into, &value);
         }
-    } else if (space == PTX_SPACE_local || space == PTX_SPACE_shared ||
-               space == PTX_SPACE_generic || space == PTX_SPACE_param) {
+    } else if (instr->form->space != PTX_SPACE_global && stores_pointers(instr->form)) {
         struct taint value = value_of(flow, &instr->operands[1]);
         join(flow, &flow->memory, &value);
     }
