@@ -14,9 +14,13 @@ struct side {
     bool host;
 };
 
+/* What the name of a call says of the sides. */
+enum { TO_DEVICE = 1, FROM_DEVICE = 2 };
+
 struct copy {
     struct side to, from;
     uint64_t width, height, depth;
+    unsigned promise;
 };
 
 struct copy_op {
@@ -109,7 +113,9 @@ static CUresult copy(const struct copy *asked, CUstream handle, bool per_thread,
     result = resolve(&checked.to, span(&checked.to, &checked));
     if (result == CUDA_SUCCESS)
         result = resolve(&checked.from, span(&checked.from, &checked));
-    if (result != CUDA_SUCCESS || !reachable(&checked))
+    if (result != CUDA_SUCCESS || !reachable(&checked) ||
+        ((checked.promise & TO_DEVICE) && checked.to.pageable) ||
+        ((checked.promise & FROM_DEVICE) && checked.from.pageable))
         return CUDA_ERROR_INVALID_VALUE;
     struct copy_op *op = op_create(sizeof *op);
     if (!op)
@@ -126,11 +132,11 @@ static CUresult copy(const struct copy *asked, CUstream handle, bool per_thread,
     return op_submit(stream, &op->op, wait || checked.to.pageable);
 }
 
-static CUresult copy_line(uint64_t to, uint64_t from, size_t size, CUstream stream, bool per_thread,
-                          bool wait)
+static CUresult copy_line(uint64_t to, uint64_t from, size_t size, unsigned promise,
+                          CUstream stream, bool per_thread, bool wait)
 {
-    return copy(&(struct copy){{.address = to}, {.address = from}, size, 1, 1}, stream, per_thread,
-                wait);
+    struct copy made = {{.address = to}, {.address = from}, size, 1, 1, promise};
+    return copy(&made, stream, per_thread, wait);
 }
 
 /* ---- 2D and 3D ---- */
@@ -148,7 +154,7 @@ static CUresult side_of(CUmemorytype type, CUdeviceptr device, const void *host,
 
 static CUresult copy_plane(const CUDA_MEMCPY2D *p, CUstream stream, bool per_thread, bool wait)
 {
-    struct copy made;
+    struct copy made = {0};
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
     made.width = p->WidthInBytes;
@@ -169,7 +175,7 @@ static CUresult copy_plane(const CUDA_MEMCPY2D *p, CUstream stream, bool per_thr
 
 static CUresult copy_box(const CUDA_MEMCPY3D *p, CUstream stream, bool per_thread, bool wait)
 {
-    struct copy made;
+    struct copy made = {0};
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
     made.width = p->WidthInBytes;
@@ -277,28 +283,28 @@ static CUresult fill_plane(uint64_t to, size_t pitch, uint32_t value, size_t wid
     }
 
 CALL(cuMemcpy, _ptds, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount),
-     copy_line(dst, src, ByteCount, NULL, own, true))
+     copy_line(dst, src, ByteCount, 0, NULL, own, true))
 CALL(cuMemcpyAsync, _ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
-     copy_line(dst, src, ByteCount, hStream, own, false))
+     copy_line(dst, src, ByteCount, 0, hStream, own, false))
 CALL(cuMemcpyPeer, _ptds,
      (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
       size_t ByteCount),
-     copy_line(dstDevice, srcDevice, ByteCount, NULL, own, true))
+     copy_line(dstDevice, srcDevice, ByteCount, 0, NULL, own, true))
 CALL(cuMemcpyHtoD_v2, _ptds, (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount),
-     copy_line(dstDevice, (uintptr_t)srcHost, ByteCount, NULL, own, true))
+     copy_line(dstDevice, (uintptr_t)srcHost, ByteCount, TO_DEVICE, NULL, own, true))
 CALL(cuMemcpyDtoH_v2, _ptds, (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount),
-     copy_line((uintptr_t)dstHost, srcDevice, ByteCount, NULL, own, true))
+     copy_line((uintptr_t)dstHost, srcDevice, ByteCount, FROM_DEVICE, NULL, own, true))
 CALL(cuMemcpyDtoD_v2, _ptds, (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount),
-     copy_line(dstDevice, srcDevice, ByteCount, NULL, own, true))
+     copy_line(dstDevice, srcDevice, ByteCount, TO_DEVICE | FROM_DEVICE, NULL, own, true))
 CALL(cuMemcpyHtoDAsync_v2, _ptsz,
      (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream),
-     copy_line(dstDevice, (uintptr_t)srcHost, ByteCount, hStream, own, false))
+     copy_line(dstDevice, (uintptr_t)srcHost, ByteCount, TO_DEVICE, hStream, own, false))
 CALL(cuMemcpyDtoHAsync_v2, _ptsz,
      (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
-     copy_line((uintptr_t)dstHost, srcDevice, ByteCount, hStream, own, false))
+     copy_line((uintptr_t)dstHost, srcDevice, ByteCount, FROM_DEVICE, hStream, own, false))
 CALL(cuMemcpyDtoDAsync_v2, _ptsz,
      (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
-     copy_line(dstDevice, srcDevice, ByteCount, hStream, own, false))
+     copy_line(dstDevice, srcDevice, ByteCount, TO_DEVICE | FROM_DEVICE, hStream, own, false))
 CALL(cuMemcpy2D_v2, _ptds, (const CUDA_MEMCPY2D *pCopy), copy_plane(pCopy, NULL, own, true))
 CALL(cuMemcpy2DUnaligned_v2, _ptds, (const CUDA_MEMCPY2D *pCopy),
      copy_plane(pCopy, NULL, own, true))
