@@ -166,12 +166,13 @@ static void scan_order(const struct ptx_instr *instr, struct eligible *out)
         eligible_add(out, ELIGIBLE_CLUSTER, line);
 }
 
-/* A suffix that is not in the table may change what an access means; on matrix operations it is a
- * shape. */
+/* A suffix that is not in the table may change what an access means; on matrix and texture
+ * operations it is a shape. */
 static bool unknown_suffix(const struct ptx_instr *instr)
 {
     uint32_t effects = ptx_effects(instr);
-    if (effects & PTX_WARP || !(effects & (PTX_READS | PTX_WRITES | PTX_FENCE | PTX_BARRIER)))
+    if (effects & (PTX_WARP | PTX_TEXTURE) ||
+        !(effects & (PTX_READS | PTX_WRITES | PTX_FENCE | PTX_BARRIER)))
         return false;
     for (unsigned i = 0; i < instr->form->mod_count; i++)
         if (instr->form->mods[i] >= PTX_MOD_COUNT)
@@ -183,10 +184,14 @@ static void scan_instr(const struct ptx_instr *instr, struct eligible *out)
 {
     struct seen seen = {out, instr->place.line};
     uint32_t effects = ptx_effects(instr);
-    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
-        if (operations[i].op == instr->form->op)
-            eligible_add(out, operations[i].reason, seen.line);
-    if (instr->opaque || unknown_suffix(instr))
+    bool named = false;
+    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
+        if (operations[i].op != instr->form->op)
+            continue;
+        eligible_add(out, operations[i].reason, seen.line);
+        named = true;
+    }
+    if (!named && (instr->opaque || unknown_suffix(instr)))
         eligible_add(out, ELIGIBLE_UNKNOWN, seen.line);
     if (effects & PTX_TRAPS)
         eligible_add(out, ELIGIBLE_TRAPS, seen.line);
