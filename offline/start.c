@@ -13,7 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_WORKERS = 8, GRACE_MS = 3000 };
+enum { MOST_DEATHS = 8, GRACE_MS = 3000 };
+static const uint64_t short_life_ns = 3000000000;
 
 static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
@@ -23,7 +24,9 @@ struct watch {
     sigset_t before, ours;
     struct sigaction children; /* as this process was given it; the program gets it back */
     pid_t program, worker;     /* worker 0: none runs now */
-    int workers;               /* started so far */
+    uint64_t worker_start;     /* now_ns */
+    bool tried;                /* a worker was started */
+    int deaths;                /* workers that were killed, or ended as soon as they began */
 };
 
 static bool set(const char *name, const char *value, bool over)
@@ -107,14 +110,15 @@ static void become_worker(const struct watch *watch)
 
 static void start_worker(struct watch *watch)
 {
-    watch->workers++;
+    watch->tried = true;
+    watch->worker_start = now_ns();
     watch->worker = fork();
     if (!watch->worker)
         become_worker(watch);
     if (watch->worker < 0) {
         failed("the worker cannot be started: %s; the program runs on", strerror(errno));
         watch->worker = 0;
-        watch->workers = MOST_WORKERS;
+        watch->deaths = MOST_DEATHS;
     }
 }
 
@@ -159,6 +163,8 @@ static bool reap(struct watch *watch, int *code)
         if (WIFSIGNALED(state))
             log_line(KG_INFO, "the worker was ended by signal %d", WTERMSIG(state));
         watch->worker = 0;
+        if (WIFSIGNALED(state) || now_ns() - watch->worker_start < short_life_ns)
+            watch->deaths++;
     }
     if (waitpid(watch->program, &state, WNOHANG) != watch->program)
         return false;
@@ -172,8 +178,8 @@ static void supervise(struct watch *watch, int *code)
 {
     const struct timespec second = {1, 0};
     while (!reap(watch, code)) {
-        if (watch->start->worker && !watch->worker && watch->workers < MOST_WORKERS &&
-            (!watch->workers || spool_waits(watch->start)))
+        if (watch->start->worker && !watch->worker && watch->deaths < MOST_DEATHS &&
+            (!watch->tried || spool_waits(watch->start)))
             start_worker(watch);
         siginfo_t info;
         int number = sigtimedwait(&watch->ours, &info, &second);
