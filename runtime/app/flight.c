@@ -9,11 +9,10 @@
  * late: variants that may have run. Then: pid, program, start (seconds since 1970), mode, event
  * (why it was written), fault, snapshot, hardware {vendor, name, arch, uuid, driver_version},
  * notes, and kernels [{id, name, state, why, launches, swapped, first_swapped_launch, refused
- * {reason: count}, share, before_ns, after_ns, samples, seconds_to_swap, variants [{id, ratio}]}],
- * left_out (kernels that found no room). */
+ * {shape|scalar|alignment|overlap|attributes|error: count}, share, before_ns, after_ns, samples,
+ * seconds_to_swap, variants [{id, ratio}]}], left_out (kernels that found no room). */
 #include "app/inside.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,23 +25,19 @@
 #include <unistd.h>
 
 #include "app/json.h"
+#include "suspects.h"
 
 enum {
-    LATE = 256,       /* variants in use in one process */
-    SUSPECTS = 512,   /* variants of processes that died */
-    BAD = 16,         /* snapshots that a process died over */
+    OLD_FILES = 512,  /* looked at */
     KEEP = 20,        /* files of dead processes */
     HIGH_FD = 500,    /* the app's own descriptor numbers stay as they would be */
     TEXT = 256 << 10, /* bytes of the largest file */
-    OLD = 32 << 10,   /* bytes of an older file that are read */
 };
 
-#define PREFIX_CLEAN "{\"version\":1,\"clean\":"
-#define PREFIX_READING ",\"reading_snapshot\":"
 enum {
-    CLEAN_AT = sizeof PREFIX_CLEAN - 1,
+    CLEAN_AT = sizeof FLIGHT_CLEAN - 1,
     CLEAN_WIDTH = 5, /* false */
-    READING_AT = CLEAN_AT + CLEAN_WIDTH + sizeof PREFIX_READING - 1,
+    READING_AT = CLEAN_AT + CLEAN_WIDTH + sizeof FLIGHT_READING - 1,
     READING_WIDTH = 2 + 2 * KG_ID_BYTES,
 };
 
@@ -57,21 +52,14 @@ static struct {
     const char *event;
     char fault[64];
     char reading[KG_ID_TEXT];
-    struct kg_id late[LATE];
+    struct kg_id late[FLIGHT_LATE_MOST];
     unsigned late_count;
     char texts[2][TEXT]; /* as written last, and the next */
     size_t written;
     int next;
 } flight = {.mutex = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .event = "start"};
 
-/* Filled at start, constant then. */
-static struct {
-    struct kg_id variant;
-    uint64_t time;
-} suspects[SUSPECTS];
-static unsigned suspect_count;
-static struct kg_id bad[BAD];
-static unsigned bad_count;
+static struct suspects suspects; /* filled at start, constant then */
 
 /* ---- the descriptor -----------------------------------------------------------------------------
  */
@@ -141,6 +129,11 @@ static const char *const state_names[] = {
     [KERNEL_WANTED] = "wanted",   [KERNEL_CAPTURING] = "capturing", [KERNEL_CAPTURED] = "captured",
     [KERNEL_SWAPPED] = "swapped",
 };
+static const char *const refusal_keys[] = {
+    [REFUSED_SHAPE] = "shape",           [REFUSED_SCALAR] = "scalar",
+    [REFUSED_ALIGNMENT] = "alignment",   [REFUSED_OVERLAP] = "overlap",
+    [REFUSED_ATTRIBUTES] = "attributes", [REFUSED_ERROR] = "error",
+};
 static const char *const mode_names[] = {"off", "observe", "cached", "tune"};
 
 static void put_id(struct jout *out, const struct kg_id *id)
@@ -160,9 +153,9 @@ static void put_reading(struct jout *out)
 
 static void put_prefix(struct jout *out)
 {
-    jout_raw(out, PREFIX_CLEAN "false" PREFIX_READING);
+    jout_raw(out, FLIGHT_CLEAN "false" FLIGHT_READING);
     put_reading(out);
-    jout_raw(out, ",\"late\":[");
+    jout_raw(out, FLIGHT_LATE);
     for (unsigned i = 0; i < flight.late_count; i++) {
         jout_raw(out, i ? "," : "");
         put_id(out, &flight.late[i]);
@@ -210,7 +203,7 @@ static void put_counts(struct jout *out, struct kernel *k)
         if (!count)
             continue;
         jout_comma(out);
-        jout_text(out, refusal_texts[i]);
+        jout_text(out, refusal_keys[i]);
         jout_raw(out, ":"), jout_integer(out, count);
     }
     jout_raw(out, "},\"share\":"), jout_decimal(out, hot_share(k));
@@ -312,7 +305,7 @@ bool flight_late(const struct kg_id *variant)
     unsigned i = 0;
     while (i < flight.late_count && !id_equal(&flight.late[i], variant))
         i++;
-    bool room = i < LATE && flight.fd >= 0;
+    bool room = i < FLIGHT_LATE_MOST && flight.fd >= 0;
     if (room && i == flight.late_count)
         flight.late[flight.late_count++] = *variant;
     pthread_mutex_unlock(&flight.mutex);
@@ -364,94 +357,23 @@ void flight_abandon(void)
 
 bool flight_suspended(const struct kg_id *variant, uint64_t verified)
 {
-    for (unsigned i = 0; i < suspect_count; i++)
-        if (id_equal(&suspects[i].variant, variant) && verified <= suspects[i].time)
-            return true;
-    return false;
+    return suspects_variant(&suspects, variant, verified);
 }
 
 bool flight_snapshot_bad(const struct kg_id *snapshot)
 {
-    for (unsigned i = 0; i < bad_count; i++)
-        if (id_equal(&bad[i], snapshot))
-            return true;
-    return false;
-}
-
-static bool skip(const char **at, const char *text)
-{
-    size_t length = strlen(text);
-    if (strncmp(*at, text, length))
-        return false;
-    *at += length;
-    return true;
-}
-
-/* A quoted id; false if there is none, or an empty text. */
-static bool read_id(const char **at, struct kg_id *out)
-{
-    char text[KG_ID_TEXT];
-    if (strnlen(*at, READING_WIDTH) < READING_WIDTH || **at != '"' ||
-        (*at)[READING_WIDTH - 1] != '"')
-        return false;
-    memcpy(text, *at + 1, KG_ID_TEXT - 1);
-    text[KG_ID_TEXT - 1] = 0;
-    *at += READING_WIDTH;
-    return id_parse(text, out) == KG_OK;
-}
-
-/* Whether the file is of a process that ended uncleanly; what it had in use is suspended. */
-static bool learn(const char *text, uint64_t time)
-{
-    struct kg_id id;
-    const char *at = text;
-    if (!skip(&at, PREFIX_CLEAN "false" PREFIX_READING))
-        return false;
-    if (read_id(&at, &id)) {
-        if (bad_count < BAD)
-            bad[bad_count++] = id;
-    } else {
-        at += strcspn(at, ",");
-    }
-    if (!skip(&at, ",\"late\":["))
-        return true;
-    while (read_id(&at, &id)) {
-        if (suspect_count < SUSPECTS) {
-            suspects[suspect_count].variant = id;
-            suspects[suspect_count++].time = time;
-        }
-        if (!skip(&at, ","))
-            break;
-    }
-    return true;
-}
-
-/* 0: its process lives, or it cannot be read; else its time. */
-static uint64_t learn_file(int folder, const char *name, bool *unclean)
-{
-    char text[OLD + 1];
-    struct stat info;
-    uint64_t time_written = 0;
-    *unclean = false;
-    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0)
-        return 0;
-    if (!flock(fd, LOCK_SH | LOCK_NB) && !fstat(fd, &info) && S_ISREG(info.st_mode) &&
-        info.st_uid == geteuid()) {
-        ssize_t got = pread(fd, text, OLD, 0);
-        text[got < 0 ? 0 : got] = 0;
-        time_written = (uint64_t)info.st_mtime;
-        unsigned before = suspect_count;
-        *unclean = got > 0 && learn(text, time_written) && suspect_count > before;
-    }
-    close(fd);
-    return time_written;
+    return suspects_snapshot(&suspects, snapshot);
 }
 
 struct old_file {
     char name[64];
     uint64_t time;
     bool unclean;
+};
+struct old_files {
+    uint64_t now;
+    unsigned count;
+    struct old_file files[OLD_FILES];
 };
 
 /* Oldest last; files that suspend something are kept longer. */
@@ -463,35 +385,39 @@ static int by_worth(const void *a, const void *b)
     return x->time < y->time ? 1 : x->time > y->time ? -1 : 0;
 }
 
+/* A file younger than a minute may not have its lock yet. */
+static void old_file_add(void *self, const char *name, uint64_t time, bool unclean)
+{
+    struct old_files *old = self;
+    size_t length = strlen(name);
+    if (old->count == OLD_FILES || time + 60 >= old->now || length >= sizeof old->files[0].name)
+        return;
+    struct old_file *file = &old->files[old->count++];
+    memcpy(file->name, name, length + 1);
+    file->time = time;
+    file->unclean = unclean;
+}
+
+/* Fills the suspects and removes files that nobody needs. */
 static void learn_all(const char *folder)
 {
-    enum { MOST = 512 };
-    DIR *list = opendir(folder);
-    struct old_file *files = calloc(MOST, sizeof *files);
-    unsigned count = 0;
-    uint64_t now = (uint64_t)time(NULL);
-    for (struct dirent *e; list && files && count < MOST && (e = readdir(list));) {
-        size_t length = strlen(e->d_name);
-        struct old_file *f = &files[count];
-        if (length < 5 || length >= sizeof f->name || strcmp(e->d_name + length - 4, ".kgf"))
-            continue;
-        memcpy(f->name, e->d_name, length + 1);
-        f->time = learn_file(dirfd(list), f->name, &f->unclean);
-        if (f->time && f->time + 60 < now) /* a younger one may not have its lock yet */
-            count++;
-    }
-    if (files)
-        qsort(files, count, sizeof *files, by_worth);
-    for (unsigned i = KEEP; i < count; i++)
-        (void)unlinkat(dirfd(list), files[i].name, 0); /* or by another start at this moment */
-    if (suspect_count)
+    struct old_files *old = calloc(1, sizeof *old);
+    char path[KG_PATH];
+    if (old)
+        old->now = (uint64_t)time(NULL);
+    suspects_read(app_dir(), &suspects, old ? old_file_add : NULL, old);
+    if (old)
+        qsort(old->files, old->count, sizeof *old->files, by_worth);
+    for (unsigned i = KEEP; old && i < old->count; i++)
+        if (path_make(path, "%s/%s", folder, old->files[i].name) == KG_OK)
+            (void)unlink(path); /* another start may have done it at this moment */
+    free(old);
+    if (suspects.variant_count)
         app_note("%u variants wait to be verified again: a process that used them ended uncleanly",
-                 suspect_count);
-    if (bad_count)
-        app_note("%u snapshots are not opened: a process ended while it read one", bad_count);
-    free(files);
-    if (list)
-        closedir(list);
+                 suspects.variant_count);
+    if (suspects.snapshot_count)
+        app_note("%u snapshots are not opened: a process ended while it read one",
+                 suspects.snapshot_count);
 }
 
 kg_status flight_start(void)

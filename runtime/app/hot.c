@@ -16,7 +16,7 @@ static const uint64_t long_ns = 500000000ull;    /* a kernel that runs so long b
 static const uint64_t wary_ns = 60000000000ull;  /* … and is expected again for so long */
 static const uint64_t stale_ns = 10000000000ull; /* records may have been recycled */
 
-static atomic_int budget;
+static atomic_int budget = BUDGET;
 static _Atomic uint64_t wary_until;
 static double total; /* GPU time of all kernels; under records_lock */
 
@@ -51,12 +51,15 @@ static bool stream_quiet(CUstream stream)
            status == CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-static struct sample *sample_start(const struct launch *launch)
+/* A first launch is always watched: a kernel that never ends is known by it. */
+static struct sample *sample_start(const struct launch *launch, bool first)
 {
-    if (atomic_fetch_sub_explicit(&budget, 1, memory_order_relaxed) <= 0 ||
+    if ((!first && atomic_fetch_sub_explicit(&budget, 1, memory_order_relaxed) <= 0) ||
         !stream_quiet(launch->explicit_stream))
         return NULL;
     struct sample *sample = sample_take();
+    if (!sample && first)
+        atomic_store_explicit(&wary_until, now_ns() + wary_ns, memory_order_relaxed);
     if (sample && real.cuEventRecord(sample->start, launch->explicit_stream) != CUDA_SUCCESS) {
         sample_free(sample); /* a stream of another context */
         return NULL;
@@ -94,7 +97,7 @@ CUresult hot_launch(struct kernel *kernel, const struct launch *launch,
         if (!stream_quiet(launch->explicit_stream) || !capture_begin(kernel, launch))
             atomic_store_explicit(&kernel->slow_at, number + RETRY_CAPTURE, memory_order_relaxed);
     } else {
-        sample = sample_start(launch);
+        sample = sample_start(launch, number == 1);
     }
     inside_kgenrt = was_inside;
     CUresult result = plain(kernel, launch, entry);
@@ -196,8 +199,10 @@ void hot_judge(struct kernel *kernel, double total_ns)
 {
     int state = atomic_load_explicit(&kernel->state, memory_order_relaxed);
     uint64_t launches = atomic_load_explicit(&kernel->launches, memory_order_relaxed);
-    if ((state != KERNEL_NEW && state != KERNEL_COLD) || kernel->retired_ns ||
-        launches < (uint64_t)options()->hot_launches || kernel->samples < ENOUGH ||
+    if ((state != KERNEL_NEW && state != KERNEL_COLD) || kernel->retired_ns || !launches)
+        return;
+    atomic_store_explicit(&kernel->state, KERNEL_COLD, memory_order_relaxed);
+    if (launches < (uint64_t)options()->hot_launches || kernel->samples < ENOUGH ||
         kernel->gpu_ns * 100 < total_ns * (double)options()->hot_share)
         return;
     if (!kernel->modelled)
@@ -210,7 +215,7 @@ void hot_judge(struct kernel *kernel, double total_ns)
     else if (kernel->model.ineligible)
         unfit(kernel, kernel->model.ineligible);
     else if (app_mode() != KG_MODE_TUNE || kernel->variants_wait)
-        atomic_store_explicit(&kernel->state, KERNEL_COLD, memory_order_relaxed);
+        return; /* stays cold; its variant is on its way, perhaps */
     else if (spool_holds(&kernel->model.id)) {
         atomic_store_explicit(&kernel->state, KERNEL_CAPTURED, memory_order_release);
         spawn_wanted();
@@ -222,7 +227,8 @@ void hot_judge(struct kernel *kernel, double total_ns)
 
 void hot_tick(void)
 {
-    atomic_store_explicit(&budget, BUDGET, memory_order_relaxed);
+    /* the watcher loads variants when no sample is under way: let them run out */
+    atomic_store_explicit(&budget, variants_pending() ? 0 : BUDGET, memory_order_relaxed);
     collect_all();
     double sum = 0;
     for (struct kernel *k = kernels_first(); k; k = k->next) {

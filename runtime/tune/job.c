@@ -4,6 +4,7 @@
 #include "tune/job.h"
 
 #include "tune/replay.h"
+#include "suspects.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -124,6 +125,9 @@ struct search {
     const char *maker;        /* rejections: of this maker only */
     const struct kg_id *blob; /* of this candidate only; NULL: any */
     unsigned found;
+    struct suspects suspects; /* variants: those that a process died with do not count … */
+    bool suspended;           /* … this one was met */
+    struct kg_id suspect;
 };
 
 static bool match_variant(void *self, const struct kg_variant *v, bool best)
@@ -134,9 +138,12 @@ static bool match_variant(void *self, const struct kg_variant *v, bool best)
     if (best && id_equal(&v->hardware, &job->hardware) && id_equal(&v->kernel, &job->model.id) &&
         v->driver_version == job->capture.hardware.driver_version) {
         signature_id(&v->signature, &signature);
-        search->found += id_equal(&signature, &job->signature_key);
+        bool same = id_equal(&signature, &job->signature_key);
+        search->suspended = same && suspects_variant(&search->suspects, &v->id, v->time);
+        search->suspect = v->id;
+        search->found += same && !search->suspended;
     }
-    return !search->found;
+    return !search->found && !search->suspended;
 }
 
 static bool match_rejection(void *self, const struct kg_rejection *r)
@@ -176,8 +183,11 @@ static kg_status analyse(void *self)
     if (job->model.ineligible)
         work->over = job->model.ineligible;
     status = put_kernel(job, work->over);
+    suspects_read(job->dir, &search.suspects, NULL, NULL);
     if (status == KG_OK && !work->over)
         status = store_each_variant(job->store, match_variant, &search);
+    if (search.suspended)
+        status = store_demote(job->store, &search.suspect, "a process that used it died");
     if (search.found)
         work->over = "has a verified variant already";
     return status;
