@@ -70,9 +70,9 @@ struct kernel {
                                      first; ~0: none. A new record has 1: its first launch */
     atomic_uint_fast64_t swapped; /* launches that ran a variant */
     atomic_uint_fast64_t first_swapped; /* number of the first of them, from 1; 0 none */
+    const struct kg_param *params;      /* model.params */
+    uint32_t param_count;               /* 0 until the model is known; the first cache line ends */
     atomic_uint_fast64_t refused[REFUSAL_COUNT];
-    uint32_t param_count;                      /* 0 until the model is known */
-    const struct kg_param *params;             /* model.params */
     _Atomic(const struct swap_entry *) failed; /* its launch was refused by the driver; the swap is
                                                   off until kernels_tick has dropped it */
 
@@ -188,9 +188,8 @@ const struct swap_entry *swap_match(const struct swap *swap, const struct kernel
  * hot_launch, whose caller has matched the guard already. */
 CUresult variant_launch(struct kernel *kernel, const struct launch *launch,
                         const struct swap_entry *entry);
-/* Whether a signature fits a kernel's parameters: to be asked before a swap is published.
- * swap_match never reads outside a launch's arguments, but it may refuse for ever what does not
- * fit. */
+/* Whether a signature fits a kernel's parameters. Whoever publishes a swap asks it first: the hot
+ * path does not check again, and would read outside the launch's arguments. */
 bool signature_fits(const struct kernel *kernel, const struct kg_signature *signature);
 
 /* ---- hot.c: sampled timing, and which kernels matter

@@ -1,7 +1,7 @@
 /* The hot path: a launch of a known kernel gets the first variant whose guard holds, else the
  * original. No lock, no allocation, no system call, no logging, no look-up of an allocation.
  *
- * Guards come from a file, arguments from the app: nothing is read outside a launch's arguments. */
+ * Guards come from a file: signature_fits has held for each before it was published. */
 #include "app/dispatch.h"
 
 #include <string.h>
@@ -94,61 +94,75 @@ const void *launch_argument(const struct kernel *kernel, const struct launch *la
     return buffer + param->offset;
 }
 
-/* `size` bytes at `offset` inside the argument; false if the parameter does not hold them. */
-static inline bool load(const struct kernel *kernel, const struct launch *launch, unsigned index,
-                        unsigned offset, unsigned size, uint64_t *value)
+/* Address of each argument: the app's own array, or `space` filled from the packed form. NULL:
+ * there are none. */
+static void *const *arguments_of(const struct kernel *kernel, const struct launch *launch,
+                                 void *space[static LAUNCH_PARAMS])
 {
-    const char *argument = launch_argument(kernel, launch, index);
-    if (!argument || offset + size > kernel->params[index].size)
-        return false;
-    argument += offset;
-    *value = 0;
+    if (launch->params)
+        return launch->params;
+    if (kernel->param_count > LAUNCH_PARAMS)
+        return NULL;
+    for (unsigned i = 0; i < kernel->param_count; i++)
+        if (!(space[i] = (void *)launch_argument(kernel, launch, i)))
+            return NULL;
+    return space;
+}
+
+static inline uint64_t load(const char *argument, unsigned size)
+{
+    uint64_t value = 0;
     switch (size) { /* constant sizes, so that each copy is one instruction */
     case 8:
-        memcpy(value, argument, 8);
-        return true;
+        memcpy(&value, argument, 8);
+        break;
     case 4:
-        memcpy(value, argument, 4);
-        return true;
+        memcpy(&value, argument, 4);
+        break;
     case 2:
-        memcpy(value, argument, 2);
-        return true;
+        memcpy(&value, argument, 2);
+        break;
     case 1:
-        memcpy(value, argument, 1);
-        return true;
+        memcpy(&value, argument, 1);
+        break;
     default:
-        if (size > 8)
-            return false;
-        memcpy(value, argument, size);
-        return true;
+        memcpy(&value, argument, size & 7);
+        break;
     }
+    return value;
 }
 
 /* ---- guards ------------------------------------------------------------------------------------
  */
 
-static bool scalars_hold(const struct kg_signature *signature, const struct kernel *kernel,
-                         const struct launch *launch)
+/* Two words at a time; a call of memcmp would cost as much as all the rest. */
+static inline bool same_shape(const struct kg_launch *a, const struct kg_launch *b)
+{
+    uint64_t x[3], y[3];
+    _Static_assert(sizeof *a == 28, "three times two words and one");
+    memcpy(x, a, sizeof x);
+    memcpy(y, b, sizeof y);
+    return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (a->shared ^ b->shared));
+}
+
+static inline bool scalars_hold(const struct kg_signature *signature, void *const *arguments)
 {
     for (uint32_t i = 0; i < signature->scalar_count; i++) {
         const struct kg_scalar *scalar = &signature->scalars[i];
-        uint64_t value;
-        if (!load(kernel, launch, scalar->param, scalar->offset, scalar->size, &value) ||
-            value != scalar->value)
+        const char *argument = arguments[scalar->param];
+        if (load(argument + scalar->offset, scalar->size) != scalar->value)
             return false;
     }
     return true;
 }
 
-static bool pointers_aligned(const struct kg_signature *signature, const struct kernel *kernel,
-                             const struct launch *launch, uint64_t values[static GUARD_POINTERS])
+static inline bool pointers_aligned(const struct kg_signature *signature, void *const *arguments,
+                                    uint64_t values[static GUARD_POINTERS])
 {
-    if (signature->pointer_count > GUARD_POINTERS)
-        return false;
     for (uint32_t i = 0; i < signature->pointer_count; i++) {
         const struct kg_pointer *pointer = &signature->pointers[i];
-        if (!load(kernel, launch, pointer->param, pointer->offset, 8, &values[i]) ||
-            (values[i] & ((uint64_t)pointer->align - 1)))
+        memcpy(&values[i], (const char *)arguments[pointer->param] + pointer->offset, 8);
+        if (values[i] & ((uint64_t)pointer->align - 1))
             return false;
     }
     return true;
@@ -163,15 +177,14 @@ static bool overlap_known(const struct kg_signature *signature, uint32_t a, uint
 }
 
 /* Recorded overlaps are just as they were; all other pairs are disjoint. */
-static bool pointers_apart(const struct kg_signature *signature,
-                           const uint64_t values[static GUARD_POINTERS])
+static inline bool pointers_apart(const struct kg_signature *signature,
+                                  const uint64_t values[static GUARD_POINTERS])
 {
     const struct kg_pointer *p = signature->pointers;
     uint32_t n = signature->pointer_count;
     for (uint32_t i = 0; i < signature->overlap_count; i++) {
         const struct kg_overlap *overlap = &signature->overlaps[i];
-        if (overlap->a >= n || overlap->b >= n ||
-            values[overlap->b] - values[overlap->a] != (uint64_t)overlap->delta)
+        if (values[overlap->b] - values[overlap->a] != (uint64_t)overlap->delta)
             return false;
     }
     for (uint32_t b = 1; b < n; b++) {
@@ -189,36 +202,44 @@ static bool pointers_apart(const struct kg_signature *signature,
 }
 
 /* REFUSAL_COUNT: the guard holds. */
-static enum refusal guard(const struct kg_signature *signature, const struct kernel *kernel,
-                          const struct launch *launch)
+static inline enum refusal guard(const struct kg_signature *signature,
+                                 const struct kg_launch *shape, void *const *arguments)
 {
     uint64_t values[GUARD_POINTERS];
-    if (memcmp(&signature->launch, &launch->shape, sizeof launch->shape) != 0)
+    if (!same_shape(&signature->launch, shape))
         return REFUSED_SHAPE;
-    if (!scalars_hold(signature, kernel, launch))
+    if (!scalars_hold(signature, arguments))
         return REFUSED_SCALAR;
-    if (!pointers_aligned(signature, kernel, launch, values))
+    if (!pointers_aligned(signature, arguments, values))
         return REFUSED_ALIGNMENT;
     if (!pointers_apart(signature, values))
         return REFUSED_OVERLAP;
     return REFUSAL_COUNT;
 }
 
-const struct swap_entry *swap_match(const struct swap *swap, const struct kernel *kernel,
-                                    const struct launch *launch, enum refusal *why)
+static inline const struct swap_entry *match(const struct swap *swap, const struct kernel *kernel,
+                                             const struct launch *launch, void *const *arguments,
+                                             enum refusal *why)
 {
     *why = REFUSED_ATTRIBUTES;
-    if (launch->attributes || !context_fits(kernel))
+    if (launch->attributes || !arguments || !context_fits(kernel))
         return NULL;
     *why = REFUSED_SHAPE;
     for (uint32_t i = 0; i < swap->count; i++) {
-        enum refusal outcome = guard(&swap->entries[i].signature, kernel, launch);
+        enum refusal outcome = guard(&swap->entries[i].signature, &launch->shape, arguments);
         if (outcome == REFUSAL_COUNT)
             return &swap->entries[i];
         if (outcome > *why) /* of several guards the one that came nearest tells most */
             *why = outcome;
     }
     return NULL;
+}
+
+const struct swap_entry *swap_match(const struct swap *swap, const struct kernel *kernel,
+                                    const struct launch *launch, enum refusal *why)
+{
+    void *space[LAUNCH_PARAMS];
+    return match(swap, kernel, launch, arguments_of(kernel, launch, space), why);
 }
 
 bool signature_fits(const struct kernel *kernel, const struct kg_signature *signature)
@@ -270,26 +291,48 @@ static CUresult fall_back(struct kernel *kernel, const struct launch *launch,
     return result;
 }
 
-CUresult variant_launch(struct kernel *kernel, const struct launch *launch,
-                        const struct swap_entry *entry)
+static inline CUresult run_variant(struct kernel *kernel, const struct launch *launch,
+                                   const struct swap_entry *entry, void *const *given)
 {
     void *arguments[LAUNCH_PARAMS + VARIANT_GLOBALS];
-    unsigned n = kernel->param_count;
-    if (n > LAUNCH_PARAMS || entry->global_count > VARIANT_GLOBALS)
-        return launch->run(launch);
-    for (unsigned i = 0; i < n; i++)
-        if (!(arguments[i] = (void *)launch_argument(kernel, launch, i)))
-            return launch->run(launch);
-    for (unsigned i = 0; i < entry->global_count; i++)
-        arguments[n + i] = (void *)&entry->globals[i];
+    if (entry->global_count) {
+        unsigned n = kernel->param_count;
+        memcpy(arguments, given, n * sizeof *given);
+        for (unsigned i = 0; i < entry->global_count; i++)
+            arguments[n + i] = (void *)&entry->globals[i];
+        given = arguments;
+    }
     const struct kg_launch *shape = &entry->launch;
-    CUresult result = real.cuLaunchKernel(
-        entry->function, shape->grid.x, shape->grid.y, shape->grid.z, shape->block.x,
-        shape->block.y, shape->block.z, shape->shared, launch->explicit_stream, arguments, NULL);
+    CUresult result =
+        real.cuLaunchKernel(entry->function, shape->grid.x, shape->grid.y, shape->grid.z,
+                            shape->block.x, shape->block.y, shape->block.z, shape->shared,
+                            launch->explicit_stream, (void **)given, NULL);
     if (result != CUDA_SUCCESS)
         return fall_back(kernel, launch, entry);
     count_swapped(kernel);
     return result;
+}
+
+CUresult variant_launch(struct kernel *kernel, const struct launch *launch,
+                        const struct swap_entry *entry)
+{
+    void *space[LAUNCH_PARAMS];
+    void *const *arguments = arguments_of(kernel, launch, space);
+    return arguments ? run_variant(kernel, launch, entry, arguments) : launch->run(launch);
+}
+
+static CUresult swapping_launch(struct kernel *kernel, const struct launch *launch,
+                                const struct swap *swap, uint64_t number)
+{
+    enum refusal why;
+    void *space[LAUNCH_PARAMS];
+    void *const *arguments = arguments_of(kernel, launch, space);
+    const struct swap_entry *entry = match(swap, kernel, launch, arguments, &why);
+    if (!entry)
+        count(&kernel->refused[why]);
+    if (number >= atomic_load_explicit(&kernel->slow_at, memory_order_relaxed))
+        return hot_launch(kernel, launch, entry);
+    return entry ? run_variant(kernel, launch, entry, arguments) : launch->run(launch);
 }
 
 CUresult dispatch_launch(struct kernel *kernel, const struct launch *launch)
@@ -297,14 +340,9 @@ CUresult dispatch_launch(struct kernel *kernel, const struct launch *launch)
     uint64_t number = atomic_load_explicit(&kernel->launches, memory_order_relaxed) + 1;
     atomic_store_explicit(&kernel->launches, number, memory_order_relaxed);
     const struct swap *swap = atomic_load_explicit(&kernel->swap, memory_order_acquire);
-    const struct swap_entry *entry = NULL;
-    if (swap) {
-        enum refusal why;
-        entry = swap_match(swap, kernel, launch, &why);
-        if (!entry)
-            count(&kernel->refused[why]);
-    }
+    if (swap)
+        return swapping_launch(kernel, launch, swap, number);
     if (number >= atomic_load_explicit(&kernel->slow_at, memory_order_relaxed))
-        return hot_launch(kernel, launch, entry);
-    return entry ? variant_launch(kernel, launch, entry) : launch->run(launch);
+        return hot_launch(kernel, launch, NULL);
+    return launch->run(launch);
 }

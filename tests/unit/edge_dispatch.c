@@ -95,8 +95,8 @@ static void reset(void)
             .global_count = 2,
             .globals = {0x7000, 0x8000},
         };
-    memset((char *)&kernel + offsetof(struct kernel, launches), 0,
-           offsetof(struct kernel, param_count) - offsetof(struct kernel, launches));
+    kernel.launches = kernel.swapped = kernel.first_swapped = 0;
+    memset((void *)kernel.refused, 0, sizeof kernel.refused);
     atomic_store(&kernel.slow_at, UINT64_MAX);
     atomic_store(&kernel.failed, NULL);
     atomic_store(&kernel.swap, swap);
@@ -191,7 +191,8 @@ static void packed_arguments(void)
     CHECK(seen.count == 1 && seen.arguments[2] == buffer + 16);
     size = 31; /* the last parameter is not there: nothing beyond is read */
     CHECK(launch_argument(&kernel, &launch, 3) == NULL);
-    CHECK(reason() == REFUSED_SCALAR);
+    CHECK(reason() == REFUSED_ATTRIBUTES && dispatch_launch(&kernel, &launch) == CUDA_SUCCESS);
+    CHECK(seen.originals == 1);
     extra[0] = (void *)0x77;
     size = 32;
     CHECK(launch_argument(&kernel, &launch, 0) == NULL);
@@ -241,31 +242,46 @@ static void hostile_guards(void)
     struct kg_signature signature = swap->entries[0].signature;
     CHECK(signature_fits(&kernel, &signature));
     scalars[0].param = 4; /* no such parameter */
-    CHECK(!signature_fits(&kernel, &signature) && reason() == REFUSED_SCALAR);
+    CHECK(!signature_fits(&kernel, &signature));
     scalars[0] = (struct kg_scalar){2, 6, 4, 100}; /* past the parameter's end */
-    CHECK(!signature_fits(&kernel, &signature) && reason() == REFUSED_SCALAR);
+    CHECK(!signature_fits(&kernel, &signature));
     scalars[0] = (struct kg_scalar){2, 0, 9, 100};
-    CHECK(!signature_fits(&kernel, &signature) && reason() == REFUSED_SCALAR);
+    CHECK(!signature_fits(&kernel, &signature));
+    scalars[0] = (struct kg_scalar){2, 0, 0, 100};
+    CHECK(!signature_fits(&kernel, &signature));
     scalars[0] = (struct kg_scalar){2, 0, 4, 100};
     pointers[0].align = 12;
     CHECK(!signature_fits(&kernel, &signature));
+    pointers[0].align = 0;
+    CHECK(!signature_fits(&kernel, &signature));
     pointers[0].align = 16;
     pointers[0].param = 9;
-    CHECK(!signature_fits(&kernel, &signature) && reason() == REFUSED_ALIGNMENT);
+    CHECK(!signature_fits(&kernel, &signature));
     pointers[0].param = 0;
+    pointers[0].offset = 1; /* its eight bytes end outside */
+    CHECK(!signature_fits(&kernel, &signature));
+    pointers[0].offset = 0;
+    pointers[0].low = 401;
+    CHECK(!signature_fits(&kernel, &signature));
+    pointers[0].low = 0;
+    CHECK(signature_fits(&kernel, &signature));
     overlap.b = 2;
     signature.overlap_count = 1;
     signature.overlaps = &overlap;
     CHECK(!signature_fits(&kernel, &signature));
-    swap->entries[0].signature = swap->entries[1].signature = signature;
-    CHECK(reason() == REFUSED_OVERLAP);
+    overlap.b = 0;
+    CHECK(!signature_fits(&kernel, &signature));
     overlap.b = 1;
+    CHECK(signature_fits(&kernel, &signature));
     signature = (struct kg_signature){.pointer_count = GUARD_POINTERS + 1, .pointers = pointers};
     CHECK(!signature_fits(&kernel, &signature));
-    signature.launch = launch.shape;
-    swap->count = 1;
-    swap->entries[0].signature = signature;
-    CHECK(reason() == REFUSED_ALIGNMENT);
+    signature.pointer_count = 0;
+    kernel.modelled = false;
+    CHECK(!signature_fits(&kernel, &signature));
+    kernel.modelled = true;
+    kernel.param_count = LAUNCH_PARAMS + 1;
+    CHECK(!signature_fits(&kernel, &signature));
+    kernel.param_count = 4;
 }
 
 /* Last: a process that saw two contexts stays wary. */

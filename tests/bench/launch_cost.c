@@ -1,0 +1,227 @@
+/* What a launch costs through the hook: 1,000 kernels with 3 pointers and 3 scalars, 3,000 live
+ * allocations, an empty function for a driver; three processes: without the preload, with it and
+ * nothing to swap, and with a variant for every kernel. Prints medians and 99th percentiles of 301
+ * batches and what they are above the first.
+ *
+ *   launch_cost            all three, and whether the limits hold (15 and 50 ns)
+ *
+ * Not run by ctest: times on a busy machine prove nothing. */
+#include "gpu/real.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cache.h"
+#include "code/code.h"
+
+enum { KERNELS = 1000, ALLOCATIONS = 3000, BATCHES = 301, ROUNDS = 20 };
+
+static const char ptx[] =
+    ".version 7.0\n.target sm_50\n.address_size 64\n"
+    ".visible .entry work(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n,\n"
+    ".param .f32 x, .param .u32 m)\n{\n"
+    ".reg .f32 %f<6>; .reg .b32 %r<4>; .reg .b64 %d<8>; .reg .pred %p;\n"
+    "ld.param.u64 %d1, [a]; ld.param.u64 %d2, [b]; ld.param.u64 %d3, [c];\n"
+    "ld.param.u32 %r1, [n]; ld.param.f32 %f1, [x]; ld.param.u32 %r2, [m];\n"
+    "setp.ge.u32 %p, %r1, %r2;\n@%p bra DONE;\n"
+    "ld.global.f32 %f2, [%d1]; ld.global.f32 %f3, [%d2];\n"
+    "fma.rn.f32 %f4, %f2, %f1, %f3;\nst.global.f32 [%d3], %f4;\nDONE:\nret;\n}\n";
+
+static CUfunction functions[KERNELS];
+static CUdeviceptr memory[ALLOCATIONS];
+static unsigned n = 100, m = 50;
+static float x = 1.5f;
+
+#define WELL(call)                                                                                 \
+    do {                                                                                           \
+        int result_ = (int)(call);                                                                 \
+        if (result_) {                                                                             \
+            fprintf(stderr, "%s: %d\n", #call, result_);                                           \
+            exit(2);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+/* ---- publishing --------------------------------------------------------------------------------
+ */
+
+static void publish(void)
+{
+    struct kg_hardware hardware;
+    struct image_code code;
+    struct kernel_model model;
+    struct store *store;
+    bool best;
+    struct kg_scalar scalars[] = {{3, 0, 4, n}, {4, 0, 4, 0}, {5, 0, 4, m}};
+    struct kg_pointer pointers[] = {{0, 0, 16, 0, 256}, {1, 0, 16, 0, 256}, {2, 0, 16, 0, 256}};
+    memcpy(&scalars[1].value, &x, sizeof x);
+    WELL(real_open(NULL));
+    WELL(real_hardware(0, &hardware));
+    WELL(image_select(ptx, sizeof ptx, hardware.arch, true, &code));
+    WELL(kernel_model_make(&code, "work", &model));
+    struct kg_variant v = {
+        .kernel = model.id,
+        .signature = {.launch = {{4, 1, 1}, {256, 1, 1}, 0},
+                      .scalar_count = 3,
+                      .pointer_count = 3,
+                      .scalars = scalars,
+                      .pointers = pointers},
+        .launch = {{2, 1, 1}, {512, 1, 1}, 0},
+        .maker = "recorded",
+        .entry = "work",
+        .kernel_name = "work",
+        .note = "",
+        .accuracy = "bitwise",
+        .ratio = 2,
+        .low = 2,
+        .high = 2,
+        .driver_version = hardware.driver_version,
+        .time = 1700000000,
+    };
+    hardware_key(&hardware, &v.hardware);
+    WELL(store_open(cache_dir(), false, &store));
+    WELL(store_put_hardware(store, &hardware));
+    WELL(store_put_blob(store, ptx, sizeof ptx, &v.code));
+    WELL(store_put_blob(store, "{}", 2, &v.evidence));
+    variant_identify(&v);
+    WELL(store_put_variant(store, &v, &best));
+    WELL(snapshot_make(store, cache_dir(), &v.hardware));
+    store_close(store);
+}
+
+/* ---- measuring ---------------------------------------------------------------------------------
+ */
+
+static void set_up(void)
+{
+    CUcontext context;
+    WELL(real_open(NULL)); /* by dlsym: the hooks, under the preload */
+    WELL(real.cuInit(0));
+    WELL(real.cuDevicePrimaryCtxRetain(&context, 0));
+    WELL(real.cuCtxSetCurrent(context));
+    for (int i = 0; i < ALLOCATIONS; i++)
+        WELL(real.cuMemAlloc_v2(&memory[i], 4096));
+    for (int i = 0; i < KERNELS; i++) {
+        CUmodule module;
+        WELL(real.cuModuleLoadData(&module, ptx));
+        WELL(real.cuModuleGetFunction(&functions[i], module, "work"));
+    }
+}
+
+static inline void launch(int kernel, int at)
+{
+    void *params[] = {&memory[at], &memory[at + 1], &memory[at + 2], &n, &x, &m};
+    (void)real.cuLaunchKernel(functions[kernel], 4, 1, 1, 256, 1, 1, 0, NULL, params, NULL);
+}
+
+/* How many kernels' launches arrive as another function. */
+static int swapped(const CUfunction *launched)
+{
+    int count = 0;
+    for (int i = 0; i < KERNELS; i++) {
+        launch(i, i);
+        count += *launched != functions[i];
+    }
+    return count;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+/* Prints "median p99 swapped". */
+static void measure(bool want_swaps)
+{
+    static double batches[BATCHES];
+    set_up();
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    const CUfunction *launched = driver ? dlsym(driver, "fake_launched") : NULL;
+    if (!launched)
+        exit(2);
+    int count = swapped(launched);
+    for (int i = 0; want_swaps && count < KERNELS && i < 600; i++) {
+        usleep(10000); /* safe points load a few each */
+        WELL(real.cuCtxSynchronize());
+        count = swapped(launched);
+    }
+    for (int b = 0; b < BATCHES; b++) {
+        uint64_t start = now_ns();
+        for (int round = 0; round < ROUNDS; round++)
+            for (int i = 0; i < KERNELS; i++)
+                launch(i, (i + 7 * round) % (ALLOCATIONS - 2));
+        batches[b] = (double)(now_ns() - start) / (ROUNDS * KERNELS);
+    }
+    qsort(batches, BATCHES, sizeof *batches, by_value);
+    printf("%.2f %.2f %d\n", batches[BATCHES / 2], batches[BATCHES * 99 / 100], count);
+}
+
+/* ---- the three processes -----------------------------------------------------------------------
+ */
+
+struct outcome {
+    double median, p99;
+    int swapped;
+};
+
+static struct outcome process(const char *what, const char *mode)
+{
+    char command[4096], self[1024];
+    struct outcome out = {0};
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[length < 0 ? 0 : length] = 0;
+    snprintf(command, sizeof command,
+             "LD_LIBRARY_PATH=" BUILD_DIR "/fake/quiet KGENRT_WORKER=off %s%s '%s' %s",
+             mode ? "LD_PRELOAD=" BUILD_DIR "/libkgenrt.so KGENRT_MODE=" : "", mode ? mode : "",
+             self, what);
+    FILE *child = popen(command, "r");
+    bool fine = child && fscanf(child, "%lf %lf %d", &out.median, &out.p99, &out.swapped) == 3;
+    if (!child || pclose(child) || !fine) {
+        fprintf(stderr, "failed: %s\n", command);
+        exit(2);
+    }
+    return out;
+}
+
+static bool report(const char *what, const struct outcome *out, const struct outcome *base,
+                   double limit)
+{
+    double above = out->median - base->median;
+    printf("%-16s median %7.2f ns, p99 %7.2f ns; %+7.2f ns above none, ratio %.2f", what,
+           out->median, out->p99, above, out->median / base->median);
+    printf(limit > 0 ? " (limit %.0f ns: %s)\n" : "\n", limit, above <= limit ? "holds" : "BROKEN");
+    return limit <= 0 || above <= limit;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) {
+        if (!strcmp(argv[1], "publish"))
+            publish(), puts("0 0 0");
+        else
+            measure(!strcmp(argv[1], "swaps"));
+        return 0;
+    }
+    char folder[] = "/tmp/kgenrt-bench-XXXXXX", command[256];
+    if (!mkdtemp(folder))
+        return 2;
+    setenv("KGENRT_CACHE", folder, 1);
+    struct outcome none = process("plain", NULL), known = process("plain", "tune");
+    process("publish", NULL);
+    struct outcome swaps = process("swaps", "tune");
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    if (system(command))
+        fprintf(stderr, "%s is left\n", folder);
+    bool holds = report("no preload", &none, &none, 0);
+    holds &= report("nothing to swap", &known, &none, 15);
+    holds &= report("swapped", &swaps, &none, 50);
+    if (known.swapped || swaps.swapped != KERNELS) {
+        printf("swapped kernels: %d of none, %d of %d\n", known.swapped, swaps.swapped, KERNELS);
+        return 2;
+    }
+    return !holds;
+}
