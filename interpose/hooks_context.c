@@ -57,15 +57,26 @@ static void context_made(CUcontext context)
         app_context_created(context);
 }
 
+/* A runtime makes a primary context current before it is alive (seen with NVIDIA's, on an H200:
+ * every call in it then fails as destroyed); its retain, which brings it to life, comes later. */
+static bool alive(CUdevice device)
+{
+    unsigned flags;
+    int active = 1;
+    if (!counted(device) || !real.cuDevicePrimaryCtxGetState)
+        return true;
+    return real.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active;
+}
+
 void context_met(void)
 {
     CUcontext context = NULL;
     CUdevice device;
     if (!watching() || !real.cuCtxGetCurrent || real.cuCtxGetCurrent(&context) != CUDA_SUCCESS ||
-        !context_seen(context))
+        !context || !real.cuCtxGetDevice || real.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+        !alive(device) || !context_seen(context))
         return;
-    if (real.cuCtxGetDevice && real.cuCtxGetDevice(&device) == CUDA_SUCCESS && counted(device) &&
-        !atomic_load(&primary[device].count)) {
+    if (counted(device) && !atomic_load(&primary[device].count)) {
         atomic_store(&primary[device].context, context);
         atomic_store(&primary[device].uncounted, true);
     }

@@ -241,15 +241,15 @@ static bool matters(struct kernel *k)
     return state > KERNEL_COLD || atomic_load_explicit(&k->swapped, memory_order_relaxed);
 }
 
-/* Those that matter first, so that a lack of room hits the others. */
+/* Those that matter first, so that a lack of room hits the others. Records of unloaded modules stay
+ * until they are recycled: a runtime unloads its modules before the process ends. */
 static void put_kernels(struct jout *out)
 {
     uint64_t left_out = 0;
     jout_raw(out, ",\"kernels\":[");
     for (int round = 0; round < 2; round++)
         for (struct kernel *k = kernels_first(); k; k = k->next) {
-            if (k->retired_ns || !atomic_load_explicit(&k->launches, memory_order_relaxed) ||
-                matters(k) != !round)
+            if (!atomic_load_explicit(&k->launches, memory_order_relaxed) || matters(k) != !round)
                 continue;
             size_t before = out->used;
             put_kernel(out, k);
