@@ -53,6 +53,7 @@ static kg_status write_request(struct job *job, const struct candidate *candidat
         request.code = code;
         request.entry = candidate->entry;
         request.launch = candidate->launch;
+        request.compiler_version = candidate->compiler_version;
         request.global_count = candidate->global_count;
         memcpy(request.globals, candidate->globals, sizeof request.globals);
         if (job->image.ptx.data)

@@ -34,6 +34,7 @@ struct replay_device {
     kg_status (*sample)(struct replay_device *device, enum side side, bool cold, unsigned batch,
                         double *ns);
     struct replay_footprint footprint[2];
+    int driver_version;
     uint32_t shared_limit; /* bytes a block may have, opt-in; 0: unknown */
     bool exact_clock;      /* times are modelled: one sample says all */
     char error[256];
@@ -182,6 +183,7 @@ struct replay_request {
     uint32_t global_count;
     const char *globals[VARIANT_GLOBALS];
     unsigned repeats, runs;
+    int compiler_version; /* for the evidence */
     long variant_limit_ms;
 };
 kg_status request_write(const struct replay_request *request, const char *path);

@@ -23,13 +23,13 @@ kg_status request_write(const struct replay_request *request, const char *path)
         json_array_append_new(globals, json_string(request->globals[i]));
     const struct kg_launch *l = &request->launch;
     json_t *json = json_pack(
-        "{ss ss* ss* ss ss* si s[IIIIIII] so sI sI sI}", "capture", request->capture, "code",
+        "{ss ss* ss* ss ss* si s[IIIIIII] so sI sI sI si}", "capture", request->capture, "code",
         request->code, "entry", request->entry, "accuracy", request->accuracy, "gates_off",
         request->gates_off, "element", (int)request->element, "launch", (json_int_t)l->grid.x,
         (json_int_t)l->grid.y, (json_int_t)l->grid.z, (json_int_t)l->block.x,
         (json_int_t)l->block.y, (json_int_t)l->block.z, (json_int_t)l->shared, "globals", globals,
         "repeats", (json_int_t)request->repeats, "runs", (json_int_t)request->runs, "limit_ms",
-        (json_int_t)request->variant_limit_ms);
+        (json_int_t)request->variant_limit_ms, "compiler", request->compiler_version);
     char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
     json_decref(json);
     kg_status status = text ? file_write(path, text, strlen(text), 0600) : KG_NO_MEMORY;
@@ -42,11 +42,12 @@ static kg_status unpack(json_t *json, struct replay_request *out)
     json_int_t n[7], repeats, runs, limit;
     int element;
     json_t *globals;
-    if (json_unpack(json, "{ss s?s s?s ss s?s si s[IIIIIII] so sI sI sI}", "capture", &out->capture,
-                    "code", &out->code, "entry", &out->entry, "accuracy", &out->accuracy,
-                    "gates_off", &out->gates_off, "element", &element, "launch", &n[0], &n[1],
-                    &n[2], &n[3], &n[4], &n[5], &n[6], "globals", &globals, "repeats", &repeats,
-                    "runs", &runs, "limit_ms", &limit))
+    if (json_unpack(json, "{ss s?s s?s ss s?s si s[IIIIIII] so sI sI sI si}", "capture",
+                    &out->capture, "code", &out->code, "entry", &out->entry, "accuracy",
+                    &out->accuracy, "gates_off", &out->gates_off, "element", &element, "launch",
+                    &n[0], &n[1], &n[2], &n[3], &n[4], &n[5], &n[6], "globals", &globals, "repeats",
+                    &repeats, "runs", &runs, "limit_ms", &limit, "compiler",
+                    &out->compiler_version))
         return KG_BAD_INPUT;
     out->launch = (struct kg_launch){{(uint32_t)n[0], (uint32_t)n[1], (uint32_t)n[2]},
                                      {(uint32_t)n[3], (uint32_t)n[4], (uint32_t)n[5]},
@@ -123,14 +124,26 @@ static kg_status prepare(struct child *child, char *reason, size_t reason_size)
     return status;
 }
 
+static json_t *footprint_of(const struct child *child, enum side side)
+{
+    const struct replay_footprint *f = &child->trial.device->footprint[side];
+    return json_pack("{si si si}", "registers", (int)f->registers, "local_bytes",
+                     (int)f->local_bytes, "static_shared", (int)f->static_shared);
+}
+
 static json_t *evidence_of(const struct child *child)
 {
     const struct kg_hardware *hardware = &child->capture.hardware;
     char kernel[KG_ID_TEXT];
-    return json_pack("{ss ss ss ss si ss sf}", "kgenrt", KG_VERSION, "kernel",
-                     id_text(&child->capture.kernel, kernel), "device", hardware->name, "arch",
-                     hardware->arch, "driver_captured", hardware->driver_version, "accuracy",
-                     child->request.accuracy, "app_ns", child->capture.app_ns);
+    json_t *out =
+        json_pack("{ss ss ss ss si si ss sf so}", "kgenrt", KG_VERSION, "kernel",
+                  id_text(&child->capture.kernel, kernel), "device", hardware->name, "arch",
+                  hardware->arch, "driver", child->trial.device->driver_version, "compiler",
+                  child->request.compiler_version, "accuracy", child->request.accuracy, "app_ns",
+                  child->capture.app_ns, "original", footprint_of(child, ORIGINAL));
+    if (child->request.code)
+        json_object_set_new(out, "variant", footprint_of(child, VARIANT));
+    return out;
 }
 
 static int run(struct child *child)

@@ -442,6 +442,7 @@ static kg_status open_all(struct cuda *cuda, const struct kg_bytes *code)
         (status = open_context(cuda)) != KG_OK || (status = plan(cuda)) != KG_OK ||
         (status = reserve_all(cuda)) != KG_OK || (status = map_all(cuda)) != KG_OK)
         return status;
+    cuda->device.driver_version = cuda->hardware.driver_version;
     cuda->device.exact_clock = !strcmp(cuda->hardware.vendor, "softgpu");
     int shared = attribute(cuda, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
     cuda->device.shared_limit = shared > 0 ? (uint32_t)shared : 0;
