@@ -78,7 +78,7 @@ void capture_context_dying(CUcontext context); /* locked; NULL: all */
 
 /* The spool: DIR/spool/<kernel id>-<pid>-<number>.kgcap */
 kg_status spool_path(const struct kg_id *kernel, char path[static KG_PATH]);
-bool spool_holds(const struct kg_id *kernel); /* a capture of it waits there already */
+bool spool_holds(const struct kg_id *kernel); /* a capture of it (NULL: any) waits there */
 /* KG_LIMIT when `size` more bytes would pass the quota or leave the disk too full. */
 kg_status spool_room(uint64_t size);
 

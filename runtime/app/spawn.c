@@ -186,6 +186,7 @@ static bool start_now(void)
     return !error;
 }
 
+/* Looked at again every few seconds, so that captures do not wait for ever when a worker died. */
 void spawn_tick(void)
 {
     static uint64_t last;
@@ -195,9 +196,8 @@ void spawn_tick(void)
         (last && now - last < PAUSE_NS))
         return;
     last = now;
-    if (worker_runs()) {
+    if (!spool_holds(NULL))
         atomic_store_explicit(&wanted, false, memory_order_relaxed);
-        return;
-    }
-    starts = start_now() ? starts + 1 : STARTS;
+    else if (!worker_runs())
+        starts = start_now() ? starts + 1 : STARTS;
 }

@@ -39,7 +39,7 @@ static bool spool_each(void (*each)(void *self, const char *name, uint64_t size)
 }
 
 struct wanted {
-    char id[KG_ID_TEXT];
+    char id[KG_ID_TEXT]; /* empty: any */
     bool found;
 };
 
@@ -48,14 +48,15 @@ static void compare(void *self, const char *name, uint64_t size)
     struct wanted *wanted = self;
     size_t length = strlen(name);
     if (size && length > sizeof SUFFIX && !strcmp(name + length - (sizeof SUFFIX - 1), SUFFIX) &&
-        !strncmp(name, wanted->id, KG_ID_TEXT - 1))
+        !strncmp(name, wanted->id, strlen(wanted->id)))
         wanted->found = true;
 }
 
 bool spool_holds(const struct kg_id *kernel)
 {
     struct wanted wanted = {.found = false};
-    id_text(kernel, wanted.id);
+    if (kernel)
+        id_text(kernel, wanted.id);
     return spool_each(compare, &wanted) && wanted.found;
 }
 
