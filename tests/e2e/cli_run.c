@@ -20,7 +20,7 @@ static void statuses(void)
     CHECK(!strcmp(cli.out, "out\n") && !strcmp(cli.errors, "err\n"));
     CHECK(cli_run(dir, "$K run no-such-program") == 127 && cli_errs("no-such-program"));
     CHECK(cli_run(dir, "$K run /etc/passwd") == 126 && cli_errs("/etc/passwd"));
-    CHECK(cli_run(dir, "$K run sh -c 'kill -SEGV $$'") == 128 + SIGSEGV);
+    CHECK(cli_run(dir, "$K run sh -c 'kill -USR2 $$'") == 128 + SIGUSR2);
     /* Arguments that look like options are the program's. */
     CHECK(cli_run(dir, "$K run --mode observe sh -c 'echo $1$2' x --help --json") == 0 &&
           cli_says("--help--json"));
@@ -146,6 +146,8 @@ static void capture(void)
 int main(void)
 {
     dir = cli_start("cli_run");
+    /* In instrumented builds the preload comes before the sanitizer's library, and shells leak. */
+    setenv("ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0", 1);
     if (CHECK(!access(BUILD_DIR "/kgenrt", X_OK) && !access(BUILD_DIR "/libkgenrt.so", R_OK))) {
         statuses();
         environment();
