@@ -10,6 +10,7 @@ enum { POINTERS_MAX = 16 };
 struct making {
     struct kernel_model *model;
     const struct image_code *code;
+    struct kg_bytes text; /* of the PTX, without other entries */
     struct ptx_module module;
     struct needs needs;
     struct kg_arena scratch;
@@ -35,21 +36,39 @@ static void hash_options(struct kg_hash *hash, const char *options)
     hash_text(hash, "");
 }
 
-/* Parses the PTX there is. Its absence and its faults are reasons, not failures. */
-static kg_status open_ptx(struct making *making)
+/* Parses the entry's part of the text; the whole where that alone makes no sense, as when the entry
+ * launches another one. */
+static kg_status parse(struct making *making)
 {
     char error[256];
     const struct kg_bytes *ptx = &making->code->ptx;
-    if (!ptx->data) {
+    kg_status status = ptx_slice(ptx, making->model->entry, &making->text);
+    for (;;) {
+        if (status == KG_OK)
+            status = ptx_parse((char *)making->text.data, making->text.size, &making->module, error,
+                               sizeof error);
+        if (status == KG_OK || status == KG_NO_MEMORY)
+            return status;
+        if (making->text.size == ptx->size)
+            break;
+        bytes_free(&making->text);
+        status = ptx_slice(ptx, NULL, &making->text);
+    }
+    log_line(KG_INFO, "%.100s: PTX not understood: %s", making->model->entry, error);
+    return status;
+}
+
+/* The absence and the faults of PTX are reasons, not failures. */
+static kg_status open_ptx(struct making *making)
+{
+    if (!making->code->ptx.data) {
         eligible_add(&making->eligible, ELIGIBLE_NO_PTX, 0);
         return KG_OK;
     }
-    kg_status status =
-        ptx_parse((char *)ptx->data, ptx->size, &making->module, error, sizeof error);
+    kg_status status = parse(making);
     if (status == KG_NO_MEMORY)
         return status;
     if (status != KG_OK) {
-        log_line(KG_INFO, "%.100s: PTX not understood: %s", making->model->entry, error);
         eligible_add(&making->eligible, ELIGIBLE_PARSE, 0);
         return KG_OK;
     }
@@ -187,7 +206,7 @@ static kg_status identify(struct making *making)
     hash_options(&hash, making->code->options);
     /* With machine code the PTX counts too: the code has numbers where the PTX names globals. */
     if (making->parsed)
-        hash_ptx(&hash, &making->module, &making->needs, (char *)text->data);
+        hash_ptx(&hash, &making->module, &making->needs, (char *)making->text.data);
     if (making->code->machine_code)
         status = describe_elf(making, &hash);
     if (!making->parsed && !making->code->machine_code) {
@@ -219,6 +238,7 @@ kg_status kernel_model_make(const struct image_code *code, const char *entry,
     out->ineligible = eligible_first(&making.eligible);
     arena_free(&making.scratch);
     ptx_module_free(&making.module);
+    bytes_free(&making.text);
     if (status != KG_OK)
         kernel_model_free(out);
     return status;

@@ -146,6 +146,12 @@ kg_status needs_make(const struct ptx_module *module, const struct ptx_func *ent
 uint32_t needs_shared(const struct needs *needs);
 uint32_t needs_local(const struct needs *needs);
 
+/* ---- slice.c ---- */
+
+/* The text, which ends with a NUL, without the entries of other names (entry NULL:
+ * whole); owned. */
+kg_status ptx_slice(const struct kg_bytes *ptx, const char *entry, struct kg_bytes *out);
+
 /* ---- taint.c: where parameter words and addresses go ---- */
 
 enum {

@@ -240,6 +240,41 @@ static void check_identity(void)
     CHECK(same(base, id_of("rdc", "-rdc=true -arch=sm_80", "__nv_relfatbin", "sm_80", true, NULL)));
 }
 
+/* Other entries are cut out before parsing: by their own ends, whatever comments and strings say.
+ */
+static void check_slices(void)
+{
+    static const char head[] = ".version 8.0\n.target sm_80\n.address_size 64\n";
+    static const char own[] = ".visible .entry k(.param .u64 p) {\n.reg .b64 %rd<3>;\n"
+                              "ld.param.u64 %rd1, [p]; { .reg .b64 %rd7; st.global.u64 [%rd1], "
+                              "%rd1; }\nret;\n}\n";
+    static const char *const noise[] = {
+        ".entry broken() { this is no PTX; }\n",
+        "// } { .entry k(\n/* { */ .weak /* \" */ .entry other(.param .u32 n) { ret; /* } */ }\n",
+        ".visible .entry kk() { .pragma \"}\"; ret; }\n.visible .entry declared(.param .b8 "
+        "a[4]);\n",
+        ".section .debug_str { Lstr: .b8 125, 0 }\n",
+    };
+    struct kg_id id = {0};
+    char text[2048];
+    for (size_t i = 0; i <= sizeof noise / sizeof *noise; i++) {
+        const char *extra = i ? noise[i - 1] : "";
+        for (int before = 0; before < 2; before++) {
+            struct image_code code;
+            struct kernel_model model;
+            snprintf(text, sizeof text, "%s%s%s%s", head, before ? extra : "", own,
+                     before ? "" : extra);
+            CHECK(image_select(text, 0, "sm_90", false, &code) == KG_OK);
+            CHECK(kernel_model_make(&code, "k", &model) == KG_OK);
+            CHECK(!model.ineligible && has(&model, "0+8", "0.0"));
+            CHECK(!i || id_equal(&id, &model.id));
+            id = model.id;
+            kernel_model_free(&model);
+            image_code_free(&code);
+        }
+    }
+}
+
 int main(void)
 {
     fixture_begin();
@@ -249,6 +284,7 @@ int main(void)
     check_pointers("-arch=compute_80 -code=compute_80");
     check_pointers("-arch=compute_75 -code=compute_75");
     check_undecided();
+    check_slices();
     check_globals();
     check_machine_code();
     check_identity();
