@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <time.h>
 #include <unistd.h>
@@ -67,7 +68,24 @@ static kg_status check_files(const char *folder)
     return status;
 }
 
-/* The map as large as the file needs, at least first_map for a writer. */
+/* LMDB believes its header: a page beyond the file's end would be a SIGBUS. */
+static int check_length(struct store *store)
+{
+    MDB_envinfo info;
+    MDB_stat stat;
+    struct stat file;
+    int fd, code = mdb_env_info(store->env, &info);
+    if (!code)
+        code = mdb_env_stat(store->env, &stat);
+    if (!code)
+        code = mdb_env_get_fd(store->env, &fd);
+    if (!code && fstat(fd, &file))
+        code = errno;
+    if (!code && (uint64_t)file.st_size < (uint64_t)(info.me_last_pgno + 1) * stat.ms_psize)
+        code = MDB_CORRUPTED;
+    return code;
+}
+
 static int open_databases(struct store *store)
 {
     MDB_txn *txn;
@@ -94,6 +112,8 @@ static kg_status open_env(struct store *store, const char *path)
     if (!code)
         code = mdb_env_open(store->env, path,
                             MDB_NOTLS | (store->read_only ? MDB_RDONLY : MDB_NOMETASYNC), 0600);
+    if (!code)
+        code = check_length(store);
     if (!code)
         code = mdb_reader_check(store->env, &dead);
     if (!code)

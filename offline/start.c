@@ -90,13 +90,15 @@ static kg_status start_program(struct watch *watch, int *code)
 
 /* Its own process group, so that it and its children are ended together; if this process is killed,
  * it ends too. */
-static void become_worker(const struct watch *watch)
+static void become_worker(const struct watch *watch, pid_t parent)
 {
     char *const arguments[] = {(char *)watch->self, "worker", NULL};
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     sigprocmask(SIG_SETMASK, &watch->before, NULL);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent)
+        _exit(0);
     if (null >= 0) {
         dup2(null, STDIN_FILENO);
         dup2(null, STDOUT_FILENO);
@@ -112,9 +114,13 @@ static void start_worker(struct watch *watch)
 {
     watch->tried = true;
     watch->worker_start = now_ns();
+    pid_t parent = getpid();
     watch->worker = fork();
     if (!watch->worker)
-        become_worker(watch);
+        become_worker(watch, parent);
+    if (watch->worker > 0)
+        setpgid(watch->worker,
+                watch->worker); /* here too: it may be stopped before it gets there */
     if (watch->worker < 0) {
         failed("the worker cannot be started: %s; the program runs on", strerror(errno));
         watch->worker = 0;

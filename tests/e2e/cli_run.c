@@ -121,6 +121,27 @@ static void worker(void)
     CHECK(cli_run(dir, "KGENRT_WORKER=off $K run true; ls %s/cache/worker.lock", dir) != 0);
 }
 
+/* Killed while there is work: another one takes its place. */
+static void worker_again(void)
+{
+    const char *const sleeper[] = {"kgenrt", "run", "sleep", "6", NULL};
+    char lock[KG_PATH], spooled[KG_PATH], first[32] = "", second[32] = "";
+    snprintf(lock, sizeof lock, "%s/cache/worker.lock", dir);
+    snprintf(spooled, sizeof spooled, "%s/cache/spool/x.kgcap", dir);
+    pid_t child = start(sleeper);
+    for (int i = 0; i < 100 && !worker_runs(); i++)
+        pause_ms(20);
+    cli_read(lock, first, sizeof first);
+    CHECK(atoi(first) > 1 && !kill(atoi(first), SIGKILL));
+    CHECK(cli_run(dir, "mkdir -p %s/cache/spool; echo no capture > %s", dir, spooled) == 0);
+    for (int i = 0; i < 200 && !(worker_runs() && *second && strcmp(first, second)); i++) {
+        pause_ms(20);
+        cli_read(lock, second, sizeof second);
+    }
+    CHECK(worker_runs() && atoi(second) > 1 && atoi(second) != atoi(first));
+    CHECK(!kill(child, SIGTERM) && finish(child) == 128 + SIGTERM && !worker_runs());
+}
+
 /* Nothing of the cache can be used: the program does not notice. */
 static void unusable_cache(void)
 {
@@ -154,6 +175,7 @@ int main(void)
         places();
         signals();
         worker();
+        worker_again();
         unusable_cache();
         capture();
     }

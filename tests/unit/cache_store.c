@@ -191,7 +191,7 @@ static void damage(void)
     struct store *store;
     struct seen seen = {0};
     MDB_txn *txn;
-    MDB_cursor *cursor;
+    MDB_cursor *cursor = NULL;
     MDB_val key, value;
     CHECK(store_open(dir, false, &store) == KG_OK);
     CHECK(store_each_variant(store, write_inside, store) == KG_OK);
@@ -205,10 +205,31 @@ static void damage(void)
         value.mv_data = copy;
         CHECK(!mdb_cursor_put(cursor, &key, &value, MDB_CURRENT));
     }
-    mdb_cursor_close(cursor);
+    if (cursor)
+        mdb_cursor_close(cursor);
     CHECK(!mdb_txn_commit(txn));
     CHECK(store_each_variant(store, see, &seen) == KG_CORRUPT && seen.count == 3);
     store_close(store);
+}
+
+/* Cut short, as after a full disk or a bad copy: LMDB would run into a SIGBUS. */
+static void truncation(void)
+{
+    char path[KG_PATH];
+    struct stat info;
+    struct store *store;
+    struct kg_bytes file;
+    snprintf(path, sizeof path, "%s/store/data.mdb", dir);
+    CHECK(!stat(path, &info) && info.st_size > 64 << 20);
+    for (off_t size = info.st_size - 4096; size > 0; size /= 2) {
+        CHECK(!truncate(path, size));
+        CHECK(store_open(dir, true, &store) != KG_OK && !store);
+        CHECK(store_open(dir, false, &store) != KG_OK && !store);
+    }
+    CHECK(!truncate(path, 0) && store_open(dir, false, &store) == KG_OK); /* as good as none */
+    store_close(store);
+    CHECK(file_read(path, 1 << 20, &file) == KG_OK);
+    bytes_free(&file);
 }
 
 static void refusals(void)
@@ -240,6 +261,7 @@ int main(void)
     dir = fixture_folder("cache_store");
     two_processes();
     damage();
+    truncation();
     refusals();
     return test_result();
 }
