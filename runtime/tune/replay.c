@@ -66,10 +66,10 @@ static kg_status write_request(struct job *job, const struct candidate *candidat
 /* Between fork and exec: only calls that are safe there. */
 static void become_child(int result, const char *const *arguments, char **environment)
 {
+    int high = fcntl(result, F_DUPFD, RESULT_FD + 1); /* out of the way of what follows */
     int null = open("/dev/null", O_RDWR);
-    if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0)
-        _exit(126);
-    if (result == RESULT_FD ? fcntl(RESULT_FD, F_SETFD, 0) < 0 : dup2(result, RESULT_FD) < 0)
+    if (high < 0 || null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ||
+        dup2(high, RESULT_FD) < 0)
         _exit(126);
     if (close_range(RESULT_FD + 1, ~0u, 0))
         _exit(126);

@@ -3,6 +3,7 @@
  * runs on the GPU from here and nowhere else; a fault or a hang ends this process alone. */
 #include "tune/replay.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,6 +100,11 @@ static void settle(void)
     struct rlimit none = {0, 0};
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) || setrlimit(RLIMIT_CORE, &none))
         log_line(KG_INFO, "replay: limits of the process could not be set");
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, "1000", 4) != 4)
+        log_line(KG_DEBUG, "replay: oom_score_adj could not be set");
+    if (fd >= 0)
+        close(fd);
 }
 
 static kg_status prepare(struct child *child, char *reason, size_t reason_size)

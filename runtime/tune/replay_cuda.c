@@ -225,7 +225,7 @@ static kg_status open_context(struct cuda *cuda)
 static kg_status reserve(struct cuda *cuda, uint64_t low, uint64_t high)
 {
     CUdeviceptr got = 0;
-    TRY("address reservation", real.cuMemAddressReserve(&got, high - low, window_bytes, low, 0));
+    TRY("address reservation", real.cuMemAddressReserve(&got, high - low, 0, low, 0));
     if (got == low)
         return KG_OK;
     snprintf(cuda->device.error, sizeof cuda->device.error,
