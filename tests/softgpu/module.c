@@ -149,12 +149,11 @@ CUresult module_function(struct module *module, const char *name, struct functio
 
 /* ---- calls ---- */
 
-static CUresult load(CUmodule *out, struct context *context, CUresult result, struct code *code)
+/* Consumes code. */
+static CUresult load(CUmodule *out, struct context *context, struct code *code)
 {
     struct module *module;
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = module_create(context, code, NULL, &module);
+    CUresult result = module_create(context, code, NULL, &module);
     if (result == CUDA_SUCCESS)
         *out = (CUmodule)module;
     else
@@ -165,13 +164,14 @@ static CUresult load(CUmodule *out, struct context *context, CUresult result, st
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
     struct context *context;
-    struct code *code = NULL;
+    struct code *code;
     CUresult result = context_enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
     if (!module || !image)
         return CUDA_ERROR_INVALID_VALUE;
-    return load(module, context, code_create(image, 0, &code), code);
+    result = code_create(image, 0, &code);
+    return result == CUDA_SUCCESS ? load(module, context, code) : result;
 }
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
@@ -188,13 +188,14 @@ CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 CUresult cuModuleLoad(CUmodule *module, const char *fname)
 {
     struct context *context;
-    struct code *code = NULL;
+    struct code *code;
     CUresult result = context_enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
     if (!module)
         return CUDA_ERROR_INVALID_VALUE;
-    return load(module, context, code_from_file(fname, &code), code);
+    result = code_from_file(fname, &code);
+    return result == CUDA_SUCCESS ? load(module, context, code) : result;
 }
 
 static CUresult enter(CUmodule handle, struct module **out)
