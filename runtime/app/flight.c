@@ -412,9 +412,6 @@ static void learn_all(const char *folder)
         if (path_make(path, "%s/%s", folder, old->files[i].name) == KG_OK)
             (void)unlink(path); /* another start may have done it at this moment */
     free(old);
-    if (suspects.variant_count)
-        app_note("%u variants wait to be verified again: a process that used them ended uncleanly",
-                 suspects.variant_count);
     if (suspects.snapshot_count)
         app_note("%u snapshots are not opened: a process ended while it read one",
                  suspects.snapshot_count);
