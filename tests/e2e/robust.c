@@ -1,0 +1,169 @@
+/* The one promise, with everything around the app broken: whatever happens to the worker, the
+ * cache, the reply or the installation, the sample's output is right on every launch and its exit
+ * status is 0. */
+#include "e2e.h"
+
+#include <sched.h>
+#include <sys/mount.h>
+
+#define SAMPLE "transpose"
+static const char *launches = "300";
+
+/* The sample under a bare preload, or supervised; 0 if all went well. */
+static bool right(const char *what, bool supervised, const char *const environment[])
+{
+    const char *bare[] = {e2e_sample(SAMPLE), "--launches", launches, NULL};
+    const char *run[] = {e2e_cli(), "run", bare[0], bare[1], bare[2], NULL};
+    const char *all[16] = {e2e_preload()};
+    int count = supervised ? 0 : 1;
+    for (; environment && *environment && count < 15; environment++)
+        all[count++] = *environment;
+    all[count] = NULL;
+    int status = e2e_run(supervised ? run : bare, all, 300);
+    bool good = CHECK(status == 0) && CHECK(strstr(e2e_output, ", 0 wrong"));
+    fprintf(stderr, "%-44s exit status %d: %.60s\n", what, status, e2e_output);
+    if (!good)
+        e2e_show_log();
+    return good;
+}
+
+/* The worker is killed on entry to each of its steps: it kills itself there (see job.c). */
+static void killed_at_steps(void)
+{
+    static const char *const steps[] = {"open",  "analyse", "generate", "compile",
+                                        "admit", "verify",  "time",     "publish"};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        e2e_fresh_cache();
+        right(
+            e2e_text("worker killed on entry to %s", steps[i]), false,
+            (const char *[]){e2e_replies(SAMPLE), e2e_text("KGENRT_TEST_DIE=%s", steps[i]), NULL});
+        e2e_remove_cache();
+    }
+}
+
+static void kill_workers(void)
+{
+    /* by the cache folder in its environment: no other worker of this machine is meant */
+    if (system(
+            e2e_text("for p in /proc/[0-9]*; do if tr '\\0' ' ' <$p/cmdline 2>/dev/null | grep -Eq "
+                     "'kgenrt (worker|child)' && tr '\\0' '\\n' <$p/environ 2>/dev/null | grep -qx "
+                     "'KGENRT_CACHE=%s'; then kill -9 ${p#/proc/}; fi; done 2>/dev/null; true",
+                     e2e_cache)))
+        fprintf(stderr, "kill_workers failed\n");
+}
+
+/* … and at random times, while the program runs. */
+static void killed_at_random(unsigned times)
+{
+    unsigned seed = 12345;
+    for (unsigned done = 0; done < times;) {
+        e2e_fresh_cache();
+        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        pid_t pid = e2e_start((const char *[]){e2e_sample(SAMPLE), "--launches", launches, NULL},
+                              (const char *[]){e2e_preload(), e2e_replies(SAMPLE), NULL}, null);
+        int status = 0;
+        bool ended = false;
+        while (!ended && done < times) {
+            seed = seed * 1664525u + 1013904223u;
+            struct timespec wait = {0, (long)(seed >> 8) % 400000000L + 20000000L};
+            nanosleep(&wait, NULL);
+            ended = waitpid(pid, &status, WNOHANG) == pid;
+            if (ended)
+                break;
+            kill_workers();
+            done++;
+        }
+        if (!ended)
+            CHECK(waitpid(pid, &status, 0) == pid);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        close(null);
+        kill_workers();
+        e2e_remove_cache();
+    }
+    fprintf(stderr, "worker killed at %u random times\n", times);
+}
+
+static void broken_caches(void)
+{
+    e2e_fresh_cache();
+    char *file = e2e_text("%s/plain", e2e_cache);
+    FILE *f = fopen(file, "w");
+    CHECK(f && fclose(f) == 0);
+    right("cache path under a plain file", false,
+          (const char *[]){e2e_text("KGENRT_CACHE=%s/cache", file), NULL});
+    right("cache path under a plain file, supervised", true,
+          (const char *[]){e2e_text("KGENRT_CACHE=%s/cache", file), NULL});
+
+    char *other = e2e_text("%s/other", e2e_cache);
+    CHECK(mkdir(other, 0755) == 0);
+    if (geteuid() == 0 && CHECK(chown(other, 12345, 12345) == 0))
+        right("cache folder of another user", false,
+              (const char *[]){e2e_text("KGENRT_CACHE=%s", other), NULL});
+    else
+        fprintf(stderr, "not run: cache folder of another user (needs root)\n");
+
+    char *mounted = e2e_text("%s/mounted", e2e_cache);
+    CHECK(mkdir(mounted, 0755) == 0);
+    pid_t pid = fork();
+    if (!pid) {
+        if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+            mount("none", mounted, "tmpfs", MS_RDONLY, NULL))
+            _exit(77);
+        int before = test_failures;
+        right("cache folder on a read-only mount", false,
+              (const char *[]){e2e_text("KGENRT_CACHE=%s/cache", mounted), NULL});
+        _exit(test_failures > before);
+    }
+    int status = 0;
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77)
+        fprintf(stderr, "not run: read-only mount (this machine allows no mount)\n");
+    else
+        CHECK(WEXITSTATUS(status) == 0);
+    e2e_remove_cache();
+}
+
+static void garbage_reply(void)
+{
+    e2e_fresh_cache();
+    char *folder = e2e_text("%s/replies", e2e_cache);
+    CHECK(mkdir(folder, 0700) == 0);
+    FILE *f = fopen(e2e_text("%s/1.md", folder), "w");
+    CHECK(f != NULL);
+    for (int i = 0; f && i < 3000; i++)
+        fputc(i * 7919 % 256, f);
+    CHECK(f && fclose(f) == 0);
+    right("the reply is garbage", true,
+          (const char *[]){e2e_text("KGENRT_MAKERS=recorded:%s", folder), NULL});
+    e2e_remove_cache();
+}
+
+/* The library alone in a folder: there is no worker to start. */
+static void no_worker(void)
+{
+    e2e_fresh_cache();
+    CHECK(system(e2e_text("cp '%s/libkgenrt.so' '%s/'", E2E_BUILD, e2e_cache)) == 0);
+    const char *argv[] = {e2e_sample(SAMPLE), "--launches", launches, NULL};
+    int status = e2e_run(argv,
+                         (const char *[]){e2e_text("LD_PRELOAD=%s/libkgenrt.so", e2e_cache),
+                                          e2e_replies(SAMPLE), NULL},
+                         300);
+    CHECK(status == 0 && strstr(e2e_output, ", 0 wrong"));
+    fprintf(stderr, "%-44s exit status %d: %.60s\n", "no worker binary", status, e2e_output);
+    /* the capture waits in the spool, for a worker that comes later */
+    CHECK(system(e2e_text("ls '%s'/spool/* >/dev/null 2>&1", e2e_cache)) == 0);
+    e2e_remove_cache();
+}
+
+int main(int argc, char **argv)
+{
+    e2e_begin(argc, argv);
+    e2e_remove_cache();
+    launches = e2e_gpu ? "1200" : "300";
+    broken_caches();
+    garbage_reply();
+    no_worker();
+    killed_at_steps();
+    killed_at_random(20);
+    return test_result();
+}
