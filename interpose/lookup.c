@@ -28,14 +28,20 @@ __attribute__((visibility("hidden"))) void *(*next_dlsym)(void *, const char *);
 __attribute__((visibility("hidden"))) void *(*next_dlopen)(const char *, int);
 static atomic_bool deepbind;
 
-/* The oldest version is still exported by today's C libraries, and any version means one function.
- */
+/* Any version means one function: the oldest is exported still, the newest is for the day when it
+ * is not. */
+EARLY static void *find_version(const char *name)
+{
+    void *found = dlvsym(RTLD_NEXT, name, "GLIBC_2.2.5");
+    return found ? found : dlvsym(RTLD_NEXT, name, "GLIBC_2.34");
+}
+
 EARLY static void find_next(void)
 {
     if (!next_dlsym)
-        next_dlsym = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+        next_dlsym = find_version("dlsym");
     if (!next_dlopen)
-        next_dlopen = dlvsym(RTLD_NEXT, "dlopen", "GLIBC_2.2.5");
+        next_dlopen = find_version("dlopen");
 }
 
 EARLY void *dlsym_next(void *handle, const char *name)

@@ -9,6 +9,7 @@
 static void after_fork_child(void)
 {
     kernels_after_fork_child();
+    context_unseen(NULL);
     app_after_fork_child();
 }
 

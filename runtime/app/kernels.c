@@ -87,16 +87,22 @@ static void kernel_init(struct kernel *kernel, struct module *module, const char
         atomic_store_explicit(&kernel->state, KERNEL_UNFIT, memory_order_relaxed);
 }
 
+static bool is_capturing(const struct kernel *kernel)
+{
+    return atomic_load_explicit(&kernel->state, memory_order_relaxed) == KERNEL_CAPTURING;
+}
+
 /* A record whose last launch was long ago, blank again; NULL if there is none. */
 static struct kernel *kernel_recycle(void)
 {
-    struct kernel *kernel = retired.first;
-    if (!kernel || now_ns() - kernel->retired_ns < QUIET_NS ||
-        atomic_load_explicit(&kernel->state, memory_order_relaxed) == KERNEL_CAPTURING)
+    struct kernel *kernel = retired.first, *before = NULL;
+    while (kernel && is_capturing(kernel)) /* its file is still being written */
+        before = kernel, kernel = kernel->sibling;
+    if (!kernel || now_ns() - kernel->retired_ns < QUIET_NS)
         return NULL;
-    retired.first = kernel->sibling;
-    if (!retired.first)
-        retired.last = NULL;
+    *(before ? &before->sibling : &retired.first) = kernel->sibling;
+    if (retired.last == kernel)
+        retired.last = before;
     if (kernel->modelled)
         kernel_model_free(&kernel->model);
     struct kernel *next = kernel->next;
@@ -169,29 +175,31 @@ static void keep_image(struct module *module, const void *image, const char *pat
     bytes_free(&file);
 }
 
+/* Whether a module died so long ago that nobody reads its image, or, with `all`, its record. */
+static bool module_is_quiet(const struct module *module, bool all)
+{
+    if (!module->dead || now_ns() - module->retired_ns < QUIET_NS)
+        return false;
+    for (const struct kernel *k = retired.first; k; k = k->sibling)
+        if (k->module == module && (all || is_capturing(k)))
+            return false;
+    return true;
+}
+
 static void module_free_content(struct module *module)
 {
     image_bytes -= module->image.size;
     bytes_free(&module->image);
     if (module->selected)
         image_code_free(&module->code);
-}
-
-/* A module's record is used again when no kernel of it is left that a capture may still read. */
-static bool module_is_quiet(const struct module *module)
-{
-    if (!module->dead || now_ns() - module->retired_ns < QUIET_NS)
-        return false;
-    for (const struct kernel *k = retired.first; k; k = k->sibling)
-        if (k->module == module)
-            return false;
-    return true;
+    module->image = (struct kg_bytes){0};
+    module->selected = false;
 }
 
 static struct module *module_new(void)
 {
     struct module *module = all_modules;
-    while (module && !module_is_quiet(module))
+    while (module && !module_is_quiet(module, true))
         module = module->next;
     if (module) {
         struct module *next = module->next;
@@ -444,4 +452,7 @@ void kernels_tick(void)
         if (failed && !k->retired_ns)
             variant_drop(k, &failed->variant, "the driver refused its launch");
     }
+    for (struct module *m = all_modules; m; m = m->next)
+        if (m->image.size && module_is_quiet(m, false))
+            module_free_content(m);
 }

@@ -56,7 +56,8 @@ static void churn(void)
 
 static void meanings(void)
 {
-    struct handle_table t = {NULL, 0, NULL};
+    static struct handle_table t;
+    static struct handle_array *forgotten; /* left behind on purpose */
     int a, b;
     CHECK(!handles_find(&t, handle(1)) && !handles_find(&t, NULL));
     CHECK(!handles_put(&t, NULL, &a));
@@ -70,7 +71,9 @@ static void meanings(void)
     CHECK(handles_find(&t, handle(1)) == &b);
     handles_remove_value(&t, &b, handle(3));
     CHECK(!handles_find(&t, handle(1)) && handles_find(&t, handle(3)) == &b);
+    forgotten = t.array;
     handles_forget(&t);
+    CHECK(forgotten != NULL);
     CHECK(!handles_find(&t, handle(2)) && handles_put(&t, handle(2), &b));
     CHECK(handles_find(&t, handle(2)) == &b);
 }
@@ -78,7 +81,7 @@ static void meanings(void)
 /* Handles that come and go for ever do not make the table grow for ever. */
 static void bounded(void)
 {
-    struct handle_table t = {NULL, 0, NULL};
+    static struct handle_table t;
     int a;
     for (unsigned i = 0; i < 200000; i++) {
         (void)handles_put(&t, handle(i), &a);

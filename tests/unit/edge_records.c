@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "test.h"
 
@@ -93,6 +95,34 @@ static void recycled(void)
         records++;
     CHECK(records <= 8);
     module_dying(handle(12));
+}
+
+/* What a capture still reads stays; what waits behind it does not. */
+static void captured(void)
+{
+    struct kernel *slow = loaded(handle(14), "slow", handle(15));
+    struct kernel *quick = loaded(handle(16), "quick", handle(17));
+    if (!CHECK(slow && quick))
+        return;
+    struct module *slow_module = slow->module, *quick_module = quick->module;
+    atomic_store(&slow->state, KERNEL_CAPTURING);
+    module_dying(handle(14));
+    module_dying(handle(16));
+    for (struct kernel *k = kernels_first(); k; k = k->next)
+        if (k->retired_ns)
+            k->retired_ns -= UINT64_C(11000000000);
+    slow_module->retired_ns -= UINT64_C(11000000000);
+    quick_module->retired_ns -= UINT64_C(11000000000);
+    records_lock();
+    kernels_tick();
+    records_unlock();
+    CHECK(slow_module->image.size && !quick_module->image.size);
+    for (unsigned i = 0; i < 8; i++)
+        CHECK(loaded(handle(50 + i), "other", handle(60 + i)) != slow);
+    CHECK(!strcmp(slow->name, "slow") && strcmp(quick->name, "quick"));
+    for (unsigned i = 0; i < 8; i++)
+        module_dying(handle(50 + i));
+    atomic_store(&slow->state, KERNEL_CAPTURED);
 }
 
 static void unseen_load(void)
@@ -185,10 +215,18 @@ static void forked(void)
 {
     CHECK(kernel_find(handle(1000)) != NULL);
     records_lock(); /* as another thread of the parent might */
-    kernels_after_fork_child();
-    CHECK(!kernel_find(handle(1000)) && !kernels_first());
-    records_lock();
+    pid_t pid = fork();
+    if (!pid) {
+        kernels_after_fork_child();
+        bool empty = !kernel_find(handle(1000)) && !kernels_first();
+        records_lock();
+        records_unlock();
+        _exit(empty ? 0 : 1);
+    }
     records_unlock();
+    int status = 1;
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    CHECK(kernel_find(handle(1000)) != NULL);
 }
 
 int main(void)
@@ -199,6 +237,7 @@ int main(void)
     real.cuFuncSetAttribute = fake_set_attribute;
     lookups();
     recycled();
+    captured();
     unseen_load();
     contexts();
     mirrors();
