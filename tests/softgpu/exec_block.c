@@ -1,0 +1,229 @@
+/* One block: its threads run one after another, each until it waits for others; then barriers and
+ * warp collectives are completed, and the next round begins. */
+#include "exec_core.h"
+
+#include <string.h>
+
+enum { SLICE = 1 << 16, ROUNDS = 64 }; /* taken branches a slice; rounds until others may run */
+
+uint64_t special_value(const struct lane *lane, unsigned special, unsigned component)
+{
+    const struct block *block = lane->block;
+    const struct kg_launch *launch = &block->worker->launch->config->launch;
+    const uint32_t ntid[] = {launch->block.x, launch->block.y, launch->block.z, 0};
+    const uint32_t nctaid[] = {launch->grid.x, launch->grid.y, launch->grid.z, 0};
+    unsigned axis = component ? component - 1 : 0, warp_lane = lane->index % WARP;
+    bool real = axis < 3;
+    switch (special) {
+    case PTX_SR_tid:
+        return real ? lane->tid[axis] : 0;
+    case PTX_SR_ntid:
+        return ntid[axis];
+    case PTX_SR_ctaid:
+    case PTX_SR_clusterid: /* every block is a cluster of its own */
+        return real ? block->ctaid[axis] : 0;
+    case PTX_SR_nctaid:
+    case PTX_SR_nclusterid:
+        return nctaid[axis];
+    case PTX_SR_cluster_nctaid:
+    case PTX_SR_cluster_nctarank:
+        return 1;
+    case PTX_SR_laneid:
+        return warp_lane;
+    case PTX_SR_warpid:
+        return lane->index / WARP;
+    case PTX_SR_nwarpid:
+        return (block->lane_count + WARP - 1) / WARP;
+    case PTX_SR_smid:
+        return block->number % 16;
+    case PTX_SR_nsmid:
+        return 16;
+    case PTX_SR_lanemask_eq:
+        return 1u << warp_lane;
+    case PTX_SR_lanemask_lt:
+        return (1u << warp_lane) - 1;
+    case PTX_SR_lanemask_le:
+        return (2u << warp_lane) - 1;
+    case PTX_SR_lanemask_ge:
+        return ~((1u << warp_lane) - 1);
+    case PTX_SR_lanemask_gt:
+        return ~((2u << warp_lane) - 1);
+    case PTX_SR_dynamic_smem_size:
+        return launch->shared;
+    case PTX_SR_total_smem_size:
+    case PTX_SR_aggr_smem_size:
+        return block->worker->launch->shared_bytes;
+    default: /* %envreg, %pm, %gridid, %cluster_ctaid, ...: 0 */
+        return 0;
+    }
+}
+
+void block_begin(struct block *block, uint64_t number)
+{
+    const struct launch *launch = block->worker->launch;
+    const struct kg_dim *grid = &launch->config->launch.grid, *dim = &launch->config->launch.block;
+    uint32_t slots = launch->kernel->func->slot_count;
+    block->number = number;
+    block->ctaid[0] = (uint32_t)(number % grid->x);
+    block->ctaid[1] = (uint32_t)(number / grid->x % grid->y);
+    block->ctaid[2] = (uint32_t)(number / grid->x / grid->y);
+    block->live = block->lane_count = launch->lane_count;
+    memset(block->arrived, 0, sizeof block->arrived);
+    /* shared memory starts dirty: a kernel that relies on zeros shall be seen to be wrong */
+    memset(block->shared, 0xA5, launch->shared_bytes);
+    memset(block->local, 0, (size_t)launch->local_bytes * launch->lane_count);
+    for (uint32_t i = 0; i < block->lane_count; i++) {
+        struct lane *lane = &block->lanes[i];
+        lane->block = block;
+        lane->index = i;
+        lane->tid[0] = i % dim->x;
+        lane->tid[1] = i / dim->x % dim->y;
+        lane->tid[2] = i / dim->x / dim->y;
+        lane->state = READY;
+        lane->carry = 0;
+        lane->base = block->slots + (size_t)i * slots;
+        lane->local = block->local + (size_t)i * launch->local_bytes;
+        frame_enter(lane, launch->kernel->func, NULL, NULL);
+    }
+}
+
+/* ---- barriers -------------------------------------------------------------------------------- */
+
+static uint32_t barrier_reduce(struct block *block, const struct lane *first, uint32_t id)
+{
+    uint32_t count = 0, waiting = 0;
+    for (uint32_t i = 0; i < block->lane_count; i++) {
+        const struct lane *lane = &block->lanes[i];
+        if (lane->state != AT_BARRIER || lane->R[lane->pc->a].u32 != id)
+            continue;
+        waiting++;
+        count += lane->R[lane->pc->c].u32 != 0;
+    }
+    return first->pc->kind == PTX_MOD_popc  ? count
+           : first->pc->kind == PTX_MOD_and ? count == waiting
+                                            : count != 0;
+}
+
+/* Lets barrier `id` complete if enough threads are there. */
+static bool barrier_complete(struct block *block, uint32_t id)
+{
+    const struct lane *first = NULL;
+    uint32_t waiting = 0, result;
+    for (uint32_t i = 0; i < block->lane_count; i++) {
+        const struct lane *lane = &block->lanes[i];
+        if (lane->state != AT_BARRIER || lane->R[lane->pc->a].u32 != id)
+            continue;
+        first = first ? first : lane;
+        waiting++;
+    }
+    if (!first)
+        return false;
+    uint32_t expected = first->R[first->pc->b].u32;
+    if (!expected) /* threads that have ended count no more */
+        expected = block->live;
+    else if (expected > block->lane_count) /* a count of whole warps, the last one not full */
+        expected = block->lane_count;
+    if (waiting + block->arrived[id] < expected)
+        return false;
+    result = first->pc->kind ? barrier_reduce(block, first, id) : 0;
+    block->arrived[id] = 0;
+    for (uint32_t i = 0; i < block->lane_count; i++) {
+        struct lane *lane = &block->lanes[i];
+        if (lane->state != AT_BARRIER || lane->R[lane->pc->a].u32 != id)
+            continue;
+        if (lane->pc->kind)
+            lane->R[lane->pc->d].u64 = result;
+        lane->pc++;
+        lane->state = READY;
+    }
+    return true;
+}
+
+static bool barriers_complete(struct block *block)
+{
+    bool any = false;
+    for (uint32_t id = 0; id < BARRIERS; id++)
+        any |= barrier_complete(block, id);
+    return any;
+}
+
+/* ---- scheduling ------------------------------------------------------------------------------ */
+
+static bool stopped(const struct block *block)
+{
+    struct launch *launch = block->worker->launch;
+    if (launch->config->cancel && *launch->config->cancel)
+        lane_fault(&block->lanes[0], EXEC_CANCELLED, "cancelled");
+    return __atomic_load_n(&launch->stop, __ATOMIC_ACQUIRE);
+}
+
+/* A slice of every ready thread of a warp, and its collectives, until none is ready or a slice has
+ * run out. False: the launch is over. */
+static bool warp_run(struct block *block, struct lane *lanes, uint32_t count, bool *ready)
+{
+    do {
+        for (uint32_t i = 0; i < count; i++) {
+            if (lanes[i].state != READY)
+                continue;
+            block->worker->fuel = SLICE;
+            if (!lane_run(&lanes[i]))
+                return false;
+            block->live -= lanes[i].state == DONE;
+            if (lanes[i].state == READY) {
+                *ready = true;
+                if (stopped(block))
+                    return false;
+            }
+        }
+    } while (!*ready && warp_collect(lanes, count, false));
+    return true;
+}
+
+static uint32_t warp_size(const struct block *block, uint32_t first)
+{
+    return block->lane_count - first < WARP ? block->lane_count - first : WARP;
+}
+
+static bool collect_loosely(struct block *block)
+{
+    bool any = false;
+    for (uint32_t first = 0; first < block->lane_count; first += WARP)
+        any |= warp_collect(block->lanes + first, warp_size(block, first), true);
+    return any;
+}
+
+static enum block_end deadlock(const struct block *block)
+{
+    for (uint32_t i = 0; i < block->lane_count; i++) {
+        struct lane *lane = &block->lanes[i];
+        if (lane->state != AT_BARRIER && lane->state != AT_COLLECTIVE)
+            continue;
+        lane_fault(lane, EXEC_DEADLOCK, "waits at %s, which cannot complete",
+                   lane->pc->instr->form->text);
+        break;
+    }
+    return BLOCK_FAULT;
+}
+
+enum block_end block_run(struct block *block)
+{
+    for (unsigned round = 0; block->live; round++) {
+        bool ready = false;
+        if (stopped(block))
+            return BLOCK_FAULT;
+        for (uint32_t first = 0; first < block->lane_count; first += WARP) {
+            bool unfinished = false;
+            if (!warp_run(block, block->lanes + first, warp_size(block, first), &unfinished))
+                return BLOCK_FAULT;
+            ready |= unfinished;
+        }
+        if (!block->live)
+            break;
+        bool moved = barriers_complete(block);
+        if (ready && round >= ROUNDS)
+            return BLOCK_YIELDS;
+        if (!ready && !moved && !collect_loosely(block))
+            return deadlock(block);
+    }
+    return BLOCK_DONE;
+}

@@ -1,0 +1,258 @@
+/* Calls of .func and the few functions that the device runtime brings: vprintf and __assertfail. */
+#include "exec_core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STACK_SLOTS = 1 << 20, TEXT = 4096 };
+
+static uint32_t local_base(const struct lane *lane)
+{
+    return lane->depth ? lane->frames[lane->depth - 1].local_base : 0;
+}
+
+static const struct exec_func *current(const struct lane *lane)
+{
+    return lane->depth ? lane->frames[lane->depth - 1].func
+                       : lane->block->worker->launch->kernel->func;
+}
+
+/* The values that depend on thread, block and frame. */
+static void fix_up(struct lane *lane, const struct exec_func *func)
+{
+    for (uint32_t i = 0; i < func->fixup_count; i++) {
+        const struct fixup *fix = &func->fixups[i];
+        uint64_t value = fix->special ? special_value(lane, fix->special, fix->component)
+                                      : fix->value + local_base(lane) +
+                                            (fix->component ? 0 : WINDOW_BASE(WINDOW_LOCAL));
+        lane->R[fix->slot].u64 = value;
+    }
+}
+
+bool frame_enter(struct lane *lane, const struct exec_func *func, const struct code *back,
+                 const struct call_site *site)
+{
+    if (!back) { /* the entry */
+        lane->depth = lane->stack_used = 0;
+        lane->R = lane->base;
+    } else {
+        uint32_t base = local_base(lane) + current(lane)->local_bytes;
+        uint32_t slots = lane->stack_used + func->slot_count;
+        if (!lane->frames)
+            lane->frames = calloc(MAX_DEPTH, sizeof *lane->frames);
+        if (!lane->frames || lane->depth == MAX_DEPTH || slots > STACK_SLOTS ||
+            base + func->local_bytes > lane->block->worker->launch->local_bytes)
+            return lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "stack overflow in a call of %s",
+                              func->ptx->name);
+        if (slots > lane->stack_room) {
+            union slot *stack = realloc(lane->stack, slots * 2 * sizeof *stack);
+            if (!stack)
+                return lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "out of memory in a call");
+            lane->stack = stack;
+            lane->stack_room = slots * 2;
+        }
+        lane->frames[lane->depth++] = (struct frame){func, back, site, lane->stack_used, base};
+        lane->R = lane->stack + lane->stack_used;
+        lane->stack_used = slots;
+    }
+    memcpy(lane->R, func->frame, func->slot_count * sizeof *lane->R);
+    fix_up(lane, func);
+    lane->pc = func->code;
+    return true;
+}
+
+/* ---- printf and assert ----------------------------------------------------------------------- */
+
+/* A text in device memory, cut to size. */
+static bool text_at(struct lane *lane, uint64_t address, char *out, size_t size)
+{
+    for (size_t i = 0; i + 1 < size; i++) {
+        const char *c = memory_at(lane, address + i, 1, false);
+        if (!c)
+            return false;
+        out[i] = *c;
+        if (!*c)
+            return true;
+    }
+    out[size - 1] = 0;
+    return true;
+}
+
+struct printing {
+    char text[TEXT];
+    size_t used;
+    uint64_t values, offset; /* the argument buffer */
+};
+
+static bool next_value(struct lane *lane, struct printing *p, unsigned size, union slot *out)
+{
+    p->offset = (p->offset + size - 1) & ~(uint64_t)(size - 1);
+    const void *at = memory_at(lane, p->values + p->offset, size, false);
+    if (!at)
+        return false;
+    out->u64 = 0;
+    memcpy(out, at, size);
+    p->offset += size;
+    return true;
+}
+
+/* One conversion, `spec` being its text from the % to the letter. */
+static bool print_one(struct lane *lane, struct printing *p, const char *spec)
+{
+    char letter = spec[strlen(spec) - 1], copy[48], text[512];
+    union slot value;
+    bool wide = strstr(spec, "ll") || strchr(spec, 'l') || strchr(spec, 'z') || strchr(spec, 'j');
+    char *to = p->text + p->used;
+    size_t room = sizeof p->text - p->used;
+    int length = 0;
+    if (strchr(spec, '*'))
+        return lane_fault(lane, EXEC_UNSUPPORTED, "printf with %s", spec);
+    if (strchr("diouxXc", letter)) {
+        if (!next_value(lane, p, wide ? 8 : 4, &value))
+            return false;
+        size_t flags = strspn(spec, "%-+ #0123456789.");
+        snprintf(copy, sizeof copy, "%.*s%s%c", (int)(flags > 30 ? 30 : flags), spec,
+                 letter == 'c' ? "" : "ll", letter);
+        if (letter == 'c')
+            length = snprintf(to, room, copy, value.s32);
+        else if (wide)
+            length = snprintf(to, room, copy, value.s64);
+        else
+            length = snprintf(to, room, copy,
+                              letter == 'd' || letter == 'i' ? (long long)value.s32
+                                                             : (long long)value.u32);
+    } else if (strchr("eEfFgGaA", letter)) {
+        if (!next_value(lane, p, 8, &value))
+            return false;
+        length = snprintf(to, room, spec, value.f64);
+    } else if (letter == 's' || letter == 'p') {
+        if (!next_value(lane, p, 8, &value))
+            return false;
+        if (letter == 'p')
+            length = snprintf(to, room, "0x%llx", (unsigned long long)value.u64);
+        else if (!text_at(lane, value.u64, text, sizeof text))
+            return false;
+        else
+            length = snprintf(to, room, spec, text);
+    }
+    p->used += length < 0 ? 0 : (size_t)length < room ? (size_t)length : room - 1;
+    return true;
+}
+
+static bool print(struct lane *lane, uint64_t format_address, uint64_t values)
+{
+    char format[TEXT], spec[32];
+    struct printing p = {.values = values};
+    if (!text_at(lane, format_address, format, sizeof format))
+        return false;
+    for (const char *at = format; *at && p.used + 1 < sizeof p.text;) {
+        if (*at != '%' || at[1] == '%') {
+            p.text[p.used++] = *at;
+            at += *at == '%' ? 2 : 1;
+            continue;
+        }
+        size_t length = 1 + strcspn(at + 1, "diouxXcseEfFgGaApn%");
+        length += at[length] != 0;
+        snprintf(spec, sizeof spec, "%.*s", (int)length, at);
+        if (length < sizeof spec && !print_one(lane, &p, spec))
+            return false;
+        at += length;
+    }
+    fwrite(p.text, 1, p.used, stdout); /* one call: lines of threads do not mix */
+    return true;
+}
+
+/* The i-th argument of a call site as a number. */
+static uint64_t argument(const struct lane *lane, const struct call_site *site, uint32_t i)
+{
+    const struct call_arg *arg = &site->args[i];
+    uint64_t value = 0;
+    if (!arg->in_memory)
+        return lane->R[arg->slot].u64;
+    memcpy(&value, lane->local + local_base(lane) + arg->offset, arg->size < 8 ? arg->size : 8);
+    return value;
+}
+
+static bool call_builtin(struct lane *lane, const struct call_site *site)
+{
+    if (site->builtin == BUILTIN_PRINTF)
+        return print(lane, argument(lane, site, 0), argument(lane, site, 1));
+    char condition[200] = "", file[200] = "";
+    if (site->arg_count >= 3 &&
+        text_at(lane, argument(lane, site, 0), condition, sizeof condition) &&
+        text_at(lane, argument(lane, site, 1), file, sizeof file))
+        lane_fault(lane, EXEC_ASSERT, "assertion %s failed at %s:%u", condition, file,
+                   (unsigned)argument(lane, site, 2));
+    return false;
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+static const struct exec_func *callee_of(struct lane *lane, const struct call_site *site)
+{
+    const struct exec_module *module = current(lane)->module;
+    if (!site->indirect)
+        return site->callee;
+    uint64_t address = lane->R[site->slot].u64, index = address & (WINDOW_BASE(1) - 1);
+    if (address >> 48 != WINDOW_FUNCTION || index >= module->func_count ||
+        !module->funcs[index].code || module->funcs[index].ptx->entry) {
+        lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "call of 0x%llx, which is no function",
+                   (unsigned long long)address);
+        return NULL;
+    }
+    return &module->funcs[index];
+}
+
+bool lane_call(struct lane *lane, const struct code *c)
+{
+    const struct call_site *site = c->call;
+    if (site->builtin)
+        return call_builtin(lane, site);
+    const struct code *back = lane->pc;
+    lane->pc = c; /* so that a fault names the call */
+    const struct exec_func *func = callee_of(lane, site);
+    if (!func || !func->code)
+        return func ? lane_fault(lane, EXEC_UNSUPPORTED, "call of %s", func->ptx->name) : false;
+    if (site->arg_count != func->ptx->param_count)
+        return lane_fault(lane, EXEC_UNSUPPORTED, "call of %s with %u arguments", func->ptx->name,
+                          site->arg_count);
+    unsigned char *from = lane->local + local_base(lane);
+    size_t caller = lane->depth ? (size_t)(lane->R - lane->stack) : 0;
+    bool from_entry = !lane->depth;
+    if (!frame_enter(lane, func, back, site))
+        return false;
+    const union slot *R = from_entry ? lane->base : lane->stack + caller;
+    unsigned char *to = lane->local + local_base(lane);
+    for (uint32_t i = 0; i < site->arg_count; i++) {
+        const struct call_arg *arg = &site->args[i];
+        const struct ptx_var *param = func->ptx->params[i];
+        size_t size = param->size < arg->size ? param->size : arg->size;
+        const void *value = arg->in_memory ? (const void *)(from + arg->offset) : &R[arg->slot];
+        if (param->is_register)
+            memcpy(&lane->R[1 + param->reg], value, size);
+        else
+            memcpy(to + func->param_offset[i], value, size);
+    }
+    return true;
+}
+
+void lane_return(struct lane *lane)
+{
+    const struct frame frame = lane->frames[--lane->depth];
+    const struct exec_func *func = frame.func;
+    const union slot *R = lane->R;
+    const unsigned char *from = lane->local + frame.local_base;
+    unsigned char *to = lane->local + local_base(lane);
+    lane->stack_used = frame.slot_base;
+    lane->R = lane->depth ? lane->stack + lane->frames[lane->depth - 1].slot_base : lane->base;
+    for (uint32_t i = 0; i < frame.site->result_count && i < func->ptx->result_count; i++) {
+        const struct call_arg *arg = &frame.site->results[i];
+        const struct ptx_var *result = func->ptx->results[i];
+        size_t size = result->size < arg->size ? result->size : arg->size;
+        const void *value =
+            result->is_register ? (const void *)&R[1 + result->reg] : from + func->result_offset[i];
+        memcpy(arg->in_memory ? (void *)(to + arg->offset) : &lane->R[arg->slot], value, size);
+    }
+    lane->pc = frame.back;
+}

@@ -1,0 +1,261 @@
+/* Inside the PTX executor only: decoded code, threads, blocks, launches. exec.h is the door.
+ *
+ * A kernel is decoded once: every operand becomes a slot of the thread's frame (registers, then
+ * constants, special registers and addresses that are set when the frame is made), so an operation
+ * is a plain expression over slots. Addresses: global and const ones are host addresses; the other
+ * spaces have windows of their own, told by the bits above 48, in which an address is an offset. */
+#ifndef SOFTGPU_EXEC_CORE_H
+#define SOFTGPU_EXEC_CORE_H
+
+#include "code/ptx.h"
+#include "exec.h"
+
+#include <pthread.h>
+
+enum { WARP = 32, BARRIERS = 16, MAX_THREADS = 1024, MAX_DEPTH = 64, RANGES = 8 };
+enum window { WINDOW_GLOBAL, WINDOW_SHARED, WINDOW_LOCAL, WINDOW_PARAM, WINDOW_FUNCTION };
+#define WINDOW_BASE(window) ((uint64_t)(window) << 48)
+
+union slot {
+    uint64_t u64;
+    int64_t s64;
+    uint32_t u32;
+    int32_t s32;
+    uint16_t u16;
+    int16_t s16;
+    uint8_t u8;
+    int8_t s8;
+    float f32;
+    double f64;
+};
+
+/* Operations of the inner loop: the rows of exec_ops.def, then what exec_run.c writes by hand. */
+enum exec_op {
+#define ROW(id, text, ...) X_##id,
+#include "exec_ops.def"
+    X_mov,
+    X_ld_param,
+    X_special, /* clocks and timers: read when executed */
+    X_slow,    /* code->slow */
+    X_skip_if, /* guards; count as no instruction */
+    X_skip_unless,
+    X_negate, /* a negated predicate operand; counts as no instruction */
+    X_bra,
+    X_bra_if,
+    X_bra_unless,
+    X_brx,
+    X_call,
+    X_ret,
+    X_exit,
+    X_trap,
+    X_yield,
+    X_barrier,
+    X_arrive,
+    X_collective, /* waits for other lanes of the warp */
+    X_unsupported,
+    X_COUNT
+};
+
+/* Modes of float operations; the low two bits are the rounding. */
+enum mode { ROUND_NEAREST, ROUND_ZERO, ROUND_DOWN, ROUND_UP, ROUND_MASK = 3, FTZ = 4, SAT = 8 };
+
+struct lane;
+struct code;
+typedef bool (*slow_function)(struct lane *lane, union slot *R, const struct code *c);
+
+struct code {
+    uint16_t op;   /* enum exec_op */
+    uint8_t mode;  /* enum mode */
+    uint8_t type;  /* enum ptx_type of the operation (the last type suffix: the source's) */
+    uint8_t width; /* bytes of an element in memory */
+    uint8_t count; /* elements */
+    uint8_t kind;  /* comparison, atomic operation, ...: enum ptx_mod's value where it fits */
+    bool narrow;   /* address register has 32 bits */
+    uint32_t d, p; /* destinations: result, predicate */
+    uint32_t a, b, c, m;
+    int64_t imm; /* address offset; target of a branch */
+    slow_function slow;
+    union {
+        const uint32_t *list; /* slots of a vector; targets of brx, count first */
+        const struct call_site *call;
+    };
+    const struct ptx_instr *instr;
+};
+
+struct call_arg {
+    bool in_memory;        /* a .param variable of the caller's frame, else a slot */
+    uint32_t slot, offset; /* offset: in the frame's local memory */
+    uint32_t size;
+};
+
+enum builtin { BUILTIN_NONE, BUILTIN_PRINTF, BUILTIN_ASSERT };
+
+struct call_site {
+    const struct exec_func *callee; /* NULL: indirect (address in slot), or built in, or missing */
+    enum builtin builtin;
+    bool indirect;
+    uint32_t slot;
+    uint32_t arg_count, result_count;
+    struct call_arg *args, *results;
+};
+
+/* A slot whose value depends on thread, block or frame. */
+struct fixup {
+    uint32_t slot;
+    uint8_t special; /* 0: the frame's local memory + value, in the local window or, with component
+                        1, as an offset */
+    uint8_t component;
+    uint64_t value;
+};
+
+struct exec_func {
+    const struct ptx_func *ptx;
+    const struct exec_module *module;
+    uint32_t code_count, slot_count, fixup_count;
+    struct code *code;
+    union slot *frame; /* initial values of the slots */
+    struct fixup *fixups;
+    uint32_t local_bytes;                   /* of one frame */
+    uint32_t *param_offset, *result_offset; /* in the frame's local memory (not of an entry) */
+    uint32_t shared_base, shared_bytes;     /* its own shared variables: [base, bytes) */
+    uint32_t stack_bytes;                   /* local memory with all callees */
+    bool visiting;                          /* while stack_bytes are summed up */
+};
+
+struct exec_kernel {
+    struct exec_func *func;
+    struct kg_param *params;
+    struct exec_info info;
+};
+
+struct exec_variable {
+    const char *name;
+    uint64_t address, size;
+    bool owned;
+};
+
+struct exec_module {
+    struct ptx_module ptx;
+    struct kg_arena arena;
+    struct exec_memory memory;
+    uint32_t variable_count, func_count, kernel_count;
+    struct exec_variable *variables; /* parallel to ptx.vars */
+    struct exec_func *funcs;         /* parallel to ptx.funcs */
+    struct exec_kernel *kernels;
+    uint32_t *shared_offset; /* parallel to ptx.vars: of shared variables of the module */
+    uint32_t dynamic_offset; /* of the unsized ones: behind the static memory of every entry */
+};
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+enum lane_state { READY, DONE, AT_BARRIER, AT_COLLECTIVE };
+
+struct frame {
+    const struct exec_func *func;
+    const struct code *back; /* in the caller */
+    const struct call_site *site;
+    uint32_t slot_base, local_base;
+};
+
+struct lane {
+    struct block *block;
+    const struct code *pc;
+    union slot *R;     /* current frame */
+    union slot *base;  /* frame of the entry */
+    union slot *stack; /* frames of callees; grows */
+    uint32_t stack_room, stack_used;
+    unsigned char *local;
+    uint32_t index, tid[3];
+    uint32_t depth;
+    uint8_t state, carry;
+    struct frame *frames; /* of callees: MAX_DEPTH of them, made at the first call */
+};
+
+struct block {
+    struct worker *worker;
+    struct lane *lanes;
+    union slot *slots;
+    unsigned char *shared, *local;
+    uint32_t ctaid[3];
+    uint64_t number;
+    uint32_t lane_count, live;
+    uint32_t arrived[BARRIERS];
+    struct block *next; /* parked */
+};
+
+struct launch {
+    const struct exec_kernel *kernel;
+    const struct exec_config *config;
+    const unsigned char *params;
+    struct exec_result *result;
+    uint64_t block_count, next_block; /* next_block: atomic */
+    uint64_t order_step, order_start;
+    uint32_t lane_count, shared_bytes, local_bytes;
+    bool stop; /* atomic: a fault or cancellation */
+    pthread_mutex_t lock;
+};
+
+struct worker {
+    struct launch *launch;
+    struct exec_range cached[RANGES]; /* the last used first */
+    uint64_t instructions;
+    uint32_t fuel; /* taken branches left in this time slice */
+    struct block *parked, *idle;
+    uint32_t parked_count;
+};
+
+/* exec_decode.c */
+kg_status exec_decode(struct exec_module *module, struct exec_func *func);
+/* exec_forms.c: the row of a form and its mode; X_COUNT if there is none. */
+uint16_t form_row(const struct ptx_form *form, uint8_t *mode);
+slow_function form_slow(const struct ptx_form *form); /* NULL: not implemented */
+/* exec_run.c: runs the lane until it waits, ends, or its time slice is over. False: a fault. */
+bool lane_run(struct lane *lane);
+/* exec_block.c */
+bool frame_enter(struct lane *lane, const struct exec_func *func, const struct code *back,
+                 const struct call_site *site);
+void block_begin(struct block *block, uint64_t number);
+enum block_end { BLOCK_DONE, BLOCK_YIELDS, BLOCK_FAULT };
+enum block_end block_run(struct block *block);
+uint64_t special_value(const struct lane *lane, unsigned special, unsigned component);
+/* exec_warp.c: lets waiting collectives of a warp happen; false if none can. loose: lanes at
+ * different places of the code may meet if the operation is the same. */
+bool warp_collect(struct lane *lanes, uint32_t count, bool loose);
+/* exec_memory.c: host address of a checked access, or NULL after recording a fault. size: a power
+ * of two. */
+void *memory_at(struct lane *lane, uint64_t address, uint32_t size, bool write);
+bool slow_load(struct lane *lane, union slot *R, const struct code *c);
+bool slow_store(struct lane *lane, union slot *R, const struct code *c);
+bool slow_atomic(struct lane *lane, union slot *R, const struct code *c);
+bool slow_copy_async(struct lane *lane, union slot *R, const struct code *c);
+/* exec_call.c */
+bool lane_call(struct lane *lane, const struct code *c);
+void lane_return(struct lane *lane);
+/* exec_launch.c: records the launch's first fault and stops it; returns false. */
+bool lane_fault(struct lane *lane, enum exec_fault fault, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* exec_float.c */
+float float_op(unsigned op, unsigned mode, float a, float b, float c);
+double double_op(unsigned op, unsigned mode, double a, double b, double c);
+double small_to_double(uint8_t type, uint32_t bits);
+uint32_t small_from_double(uint8_t type, double value, unsigned mode);
+double add_to_odd(double a, double b);
+float flush(float value, unsigned mode);
+float min_f32(float a, float b);
+float max_f32(float a, float b);
+double min_f64(double a, double b);
+double max_f64(double a, double b);
+bool compare(unsigned comparison, uint8_t type, union slot a, union slot b);
+bool slow_convert(struct lane *lane, union slot *R, const struct code *c);
+bool slow_half(struct lane *lane, union slot *R, const struct code *c);
+bool slow_pair(struct lane *lane, union slot *R, const struct code *c);
+
+/* exec_int.c */
+bool slow_int(struct lane *lane, union slot *R, const struct code *c);
+bool slow_set(struct lane *lane, union slot *R, const struct code *c);
+bool slow_pack(struct lane *lane, union slot *R, const struct code *c);
+bool slow_fence(struct lane *lane, union slot *R, const struct code *c);
+bool slow_space(struct lane *lane, union slot *R, const struct code *c);
+
+#endif

@@ -1,0 +1,170 @@
+/* From an opcode with its suffixes to what executes it: a row of exec_ops.def, or a function for
+ * the forms that are rarer or need more than an expression. A suffix or type that is not listed
+ * here makes the form unsupported: never guessed at. */
+#include "exec_core.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *text;
+    uint16_t row;
+} rows[] = {
+#define ROW(id, text, ...) {text, X_##id},
+#define SAME(id, text) {text, X_##id},
+#include "exec_ops.def"
+};
+
+static uint16_t find(const char *text)
+{
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!strcmp(rows[i].text, text))
+            return rows[i].row;
+    return X_COUNT;
+}
+
+/* The mode that a suffix stands for, or -1. */
+static int mode_of(const char *suffix, size_t length)
+{
+    static const struct {
+        const char *text;
+        int mode;
+    } modes[] = {{"rn", ROUND_NEAREST}, {"rz", ROUND_ZERO}, {"rm", ROUND_DOWN},
+                 {"rp", ROUND_UP},      {"ftz", FTZ},       {"sat", SAT}};
+    for (unsigned i = 0; i < sizeof modes / sizeof *modes; i++)
+        if (strlen(modes[i].text) == length && !strncmp(modes[i].text, suffix, length))
+            return modes[i].mode;
+    return -1;
+}
+
+uint16_t form_row(const struct ptx_form *form, uint8_t *mode)
+{
+    char key[128] = "~";
+    size_t used = 1;
+    *mode = 0;
+    for (const char *at = form->text; *at;) {
+        size_t length = strcspn(at, ".");
+        int found = at == form->text ? -1 : mode_of(at, length);
+        if (found >= 0) {
+            *mode |= (uint8_t)found;
+        } else {
+            if (used + length + 2 > sizeof key)
+                return X_COUNT;
+            if (at != form->text)
+                key[used++] = '.';
+            memcpy(key + used, at, length);
+            key[used += length] = 0;
+        }
+        at += length + (at[length] == '.');
+    }
+    uint16_t row = *mode ? (uint16_t)X_COUNT : find(key + 1);
+    return row == X_COUNT ? find(key) : row;
+}
+
+/* ---- forms with a function of their own -------------------------------------------------------
+ */
+
+#define INTS "u16 s16 u32 s32 u64 s64"
+#define HALVES "f16 f16x2 bf16 bf16x2"
+#define COMPARISONS "eq ne lt le gt ge lo ls hi hs equ neu ltu leu gtu geu num nan and or xor ftz"
+#define ACCESS                                                                                     \
+    "global const shared shared::cta shared::cluster local param param::entry param::func v2 v4 "  \
+    "v8 volatile mmio weak relaxed acquire release acq_rel sc cta cluster gpu sys nc ca cg cs lu " \
+    "cv wb wt L2::64B L2::128B L2::256B L1::evict_normal L1::evict_unchanged L1::evict_first "     \
+    "L1::evict_last L1::no_allocate"
+#define MEMORY_TYPES "b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 bf16 bf16x2 f32 f64"
+
+static const struct {
+    uint16_t op;
+    slow_function function;
+    const char *mods, *types;
+} slow[] = {
+    {PTX_OP_cvt, slow_convert, "rn rz rm rp rna rni rzi rmi rpi ftz sat satfinite relu",
+     "u8 s8 " INTS " f16 bf16 f16x2 bf16x2 tf32 f32 f64 e4m3x2 e5m2x2"},
+    {PTX_OP_add, slow_half, "rn ftz sat", HALVES},
+    {PTX_OP_sub, slow_half, "rn ftz sat", HALVES},
+    {PTX_OP_mul, slow_half, "rn ftz sat", HALVES},
+    {PTX_OP_fma, slow_half, "rn ftz sat relu", HALVES},
+    {PTX_OP_neg, slow_half, "ftz", HALVES},
+    {PTX_OP_abs, slow_half, "ftz", HALVES},
+    {PTX_OP_min, slow_half, "ftz NaN xorsign abs", HALVES " f32"},
+    {PTX_OP_max, slow_half, "ftz NaN xorsign abs", HALVES " f32"},
+    {PTX_OP_ex2, slow_half, "approx ftz", HALVES},
+    {PTX_OP_tanh, slow_half, "approx", HALVES},
+    {PTX_OP_add, slow_pair, "rn rz rm rp ftz", "f32x2"},
+    {PTX_OP_sub, slow_pair, "rn rz rm rp ftz", "f32x2"},
+    {PTX_OP_mul, slow_pair, "rn rz rm rp ftz", "f32x2"},
+    {PTX_OP_fma, slow_pair, "rn rz rm rp ftz", "f32x2"},
+    {PTX_OP_add, slow_int, "sat cc", "s32 u32 s64 u64 u16x2 s16x2"},
+    {PTX_OP_addc, slow_int, "cc", "s32 u32 s64 u64"},
+    {PTX_OP_sub, slow_int, "sat cc", "s32 u32 s64 u64"},
+    {PTX_OP_subc, slow_int, "cc", "s32 u32 s64 u64"},
+    {PTX_OP_mad, slow_int, "lo hi cc sat", "s32 u32 s64 u64"},
+    {PTX_OP_madc, slow_int, "lo hi cc", "s32 u32 s64 u64"},
+    {PTX_OP_mul24, slow_int, "lo hi", "s32 u32"},
+    {PTX_OP_mad24, slow_int, "lo hi", "s32 u32"},
+    {PTX_OP_sad, slow_int, "", INTS},
+    {PTX_OP_dp4a, slow_int, "", "s32 u32"},
+    {PTX_OP_dp2a, slow_int, "lo hi", "s32 u32"},
+    {PTX_OP_min, slow_int, "relu", "u16x2 s16x2 s32"},
+    {PTX_OP_max, slow_int, "relu", "u16x2 s16x2 s32"},
+    {PTX_OP_bfe, slow_int, "", "u32 s32 u64 s64"},
+    {PTX_OP_bfi, slow_int, "", "b32 b64"},
+    {PTX_OP_bfind, slow_int, "shiftamt", "u32 s32 u64 s64"},
+    {PTX_OP_brev, slow_int, "", "b32 b64"},
+    {PTX_OP_prmt, slow_int, "f4e b4e rc8 ecl ecr rc16", "b32"},
+    {PTX_OP_shf, slow_int, "l r wrap clamp", "b32"},
+    {PTX_OP_lop3, slow_int, "", "b32"},
+    {PTX_OP_bmsk, slow_int, "clamp wrap", "b32"},
+    {PTX_OP_fns, slow_int, "", "b32"},
+    {PTX_OP_szext, slow_int, "clamp wrap", "u32 s32"},
+    {PTX_OP_setp, slow_set, COMPARISONS, "b16 b32 b64 " INTS " f32 f64 " HALVES},
+    {PTX_OP_set, slow_set, COMPARISONS, "b16 b32 b64 " INTS " f32 f64 " HALVES},
+    {PTX_OP_slct, slow_set, "ftz", "b16 b32 b64 " INTS " f32 f64"},
+    {PTX_OP_testp, slow_set, "finite infinite number notanumber normal subnormal", "f32 f64"},
+    {PTX_OP_mov, slow_pack, "", "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 f16 f16x2 pred"},
+    {PTX_OP_membar, slow_fence, "cta gl sys", ""},
+    {PTX_OP_fence, slow_fence, "sc acq_rel acquire release cta cluster gpu sys", ""},
+    {PTX_OP_prefetch, slow_fence, "global local L1 L2 L2::evict_last L2::evict_normal", ""},
+    {PTX_OP_prefetchu, slow_fence, "L1", ""},
+    {PTX_OP_pmevent, slow_fence, "", ""},
+    {PTX_OP_brkpt, slow_fence, "", ""},
+    {PTX_OP_cp_async_commit_group, slow_fence, "", ""},
+    {PTX_OP_cp_async_wait_group, slow_fence, "", ""},
+    {PTX_OP_cp_async_wait_all, slow_fence, "", ""},
+    {PTX_OP_isspacep, slow_space, "global const shared shared::cta local param param::entry", ""},
+    {PTX_OP_cvta, slow_space, "to global const shared shared::cta local param param::entry",
+     "u32 u64"},
+    {PTX_OP_ld, slow_load, ACCESS, MEMORY_TYPES},
+    {PTX_OP_ldu, slow_load, ACCESS, MEMORY_TYPES},
+    {PTX_OP_st, slow_store, ACCESS, MEMORY_TYPES},
+    {PTX_OP_atom, slow_atomic, ACCESS " and or xor cas exch add inc dec min max noftz",
+     "b16 b32 b64 u32 u64 s32 s64 f32 f64 " HALVES},
+    {PTX_OP_red, slow_atomic, ACCESS " and or xor add inc dec min max noftz",
+     "b32 b64 u32 u64 s32 s64 f32 f64 " HALVES},
+    {PTX_OP_cp_async, slow_copy_async, "ca cg shared shared::cta global L2::64B L2::128B L2::256B",
+     ""},
+};
+
+static bool listed(const char *list, const char *word)
+{
+    size_t length = strlen(word);
+    for (const char *at = list; (at = strstr(at, word)); at += length)
+        if ((at == list || at[-1] == ' ') && (at[length] == ' ' || !at[length]))
+            return true;
+    return false;
+}
+
+slow_function form_slow(const struct ptx_form *form)
+{
+    for (unsigned i = 0; i < sizeof slow / sizeof *slow; i++) {
+        bool fits = slow[i].op == form->op;
+        for (unsigned k = 0; fits && k < form->mod_count; k++)
+            fits = form->mods[k] < PTX_MOD_COUNT && listed(slow[i].mods, ptx_mods[form->mods[k]]);
+        for (unsigned k = 0; fits && k < form->type_count; k++)
+            fits = listed(slow[i].types, ptx_types[form->types[k]].text);
+        if (fits)
+            return slow[i].function;
+    }
+    return NULL;
+}
