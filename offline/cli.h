@@ -127,10 +127,9 @@ json_t *flights_read(const char *dir);
 
 /* ---- stored.c -------------------------------------------------------------------------------- */
 
-/* All that the store knows, but for blobs: {"store": text, "variants": [], "rejections": [],
- * "jobs":
- * [], "kernels": [], "hardware": []}. "store" is "ok", "none" (nothing was tuned yet), or what is
- * wrong with it. */
+/* All that the store knows, but for blobs: {"store": text, "worker": bool, "variants": [],
+ * "rejections": [], "jobs": [], "kernels": [], "hardware": []}. "store" is "ok", "none" (nothing
+ * was tuned yet), or what is wrong with it; "worker": one runs. */
 json_t *stored_read(const char *dir);
 
 /* ---- explain.c ------------------------------------------------------------------------------- */

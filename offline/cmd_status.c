@@ -75,11 +75,12 @@ static json_t *tree(void)
         complete_kernels(process, stored);
         json_array_append(processes, process);
     }
-    json_t *result = json_pack("{s:s, s:s, s:o, s:o, s:O, s:o, s:O}", "cache", cache_dir(), "store",
-                               member_text(stored, "store"), "summary", verdict(processes, stored),
-                               "processes", processes, "jobs", json_object_get(stored, "jobs"),
-                               "variants", best_only(json_object_get(stored, "variants")),
-                               "rejections", json_object_get(stored, "rejections"));
+    json_t *result = json_pack(
+        "{s:s, s:s, s:O, s:o, s:o, s:O, s:o, s:O}", "cache", cache_dir(), "store",
+        member_text(stored, "store"), "worker", json_object_get(stored, "worker"), "summary",
+        verdict(processes, stored), "processes", processes, "jobs", json_object_get(stored, "jobs"),
+        "variants", best_only(json_object_get(stored, "variants")), "rejections",
+        json_object_get(stored, "rejections"));
     json_decref(flights);
     json_decref(stored);
     return result;
@@ -98,6 +99,16 @@ static void print_notes(const json_t *process)
     }
 }
 
+/* A line for each part of an explanation. */
+static void print_clauses(const char *text)
+{
+    while (*text) {
+        const char *end = strstr(text, "; ");
+        say("    %.*s\n", end ? (int)(end - text) : (int)strlen(text), text);
+        text += end ? (size_t)(end - text) + 2 : strlen(text);
+    }
+}
+
 static void print_process(const json_t *process)
 {
     const json_t *kernel;
@@ -105,18 +116,20 @@ static void print_process(const json_t *process)
     size_t i;
     bool alive = json_is_true(json_object_get(process, "running"));
     bool unclean = json_is_true(json_object_get(process, "unclean"));
-    say("\n%s (process %.0f, %s since %s, mode %s, %s)\n", member_text(process, "program"),
+    const char *device = member_text(json_object_get(process, "hardware"), "name");
+    say("\n%s (process %.0f, %s since %s, mode %s%s%s)\n", member_text(process, "program"),
         member_number(process, "pid"), alive ? "running" : "ended; it ran",
         date_text(member_number(process, "start"), when), member_text(process, "mode"),
-        member_text(json_object_get(process, "hardware"), "name"));
+        *device ? ", " : "", device);
     if (unclean)
-        say("    it did not end cleanly; last word: %s\n", member_text(process, "event"));
+        say("    it did not end cleanly; last word: %s%s%s\n", member_text(process, "event"),
+            *member_text(process, "fault") ? ", " : "", member_text(process, "fault"));
     print_notes(process);
     json_array_foreach(json_object_get(process, "kernels"), i, kernel)
     {
-        say("  %s\n    %.0f launches, %.1f%% of the GPU time\n    %s\n",
-            member_text(kernel, "readable"), member_number(kernel, "launches"),
-            100 * member_number(kernel, "share"), member_text(kernel, "explanation"));
+        say("  %s\n    %.0f launches, %.1f%% of the GPU time\n", member_text(kernel, "readable"),
+            member_number(kernel, "launches"), 100 * member_number(kernel, "share"));
+        print_clauses(member_text(kernel, "explanation"));
     }
 }
 
@@ -125,14 +138,16 @@ static void print_stored(const json_t *result)
     const json_t *item;
     size_t i;
     bool open = false;
+    const char *heading = json_is_true(json_object_get(result, "worker"))
+                              ? "\nJobs of the worker, which runs:\n"
+                              : "\nJobs of the worker (none runs now):\n";
     json_array_foreach(json_object_get(result, "jobs"), i, item)
     {
         const char *state = member_text(item, "state");
         if (!strcmp(state, "done"))
             continue;
-        say("%s  %s: %s%s%s\n", open ? "" : "\nJobs of the worker:\n",
-            member_text(item, "readable"), state, *member_text(item, "detail") ? ": " : "",
-            member_text(item, "detail"));
+        say("%s  %s: %s%s%s\n", open ? "" : heading, member_text(item, "readable"), state,
+            *member_text(item, "detail") ? ": " : "", member_text(item, "detail"));
         open = true;
     }
     open = false;

@@ -51,8 +51,10 @@ static void add_worker(struct words *words, const json_t *stored, const char *id
     else if (!strcmp(state, "done") || !strcmp(state, "failed"))
         add(words, "; the worker's job %s%s%s", strcmp(state, "done") ? "failed" : "is done",
             *detail ? ": " : "", detail);
-    else
+    else if (json_is_true(json_object_get(stored, "worker")))
         add(words, "; the worker is at step '%s'%s%s", state, *detail ? ": " : "", detail);
+    else
+        add(words, "; the worker ended in step '%s': the next one begins again", state);
     if (rejection)
         add(words, "; last refused candidate (%s): gate %s: %s", member_text(rejection, "maker"),
             member_text(rejection, "gate"), member_text(rejection, "reason"));
@@ -83,6 +85,8 @@ static void add_swap(struct words *words, const json_t *kernel)
             member_number(kernel, "first_swapped_launch"));
     else
         add(words, "a variant is loaded; no launch has run it yet");
+    if (member_number(kernel, "seconds_to_swap") > 0)
+        add(words, ", %.1f s after the first", member_number(kernel, "seconds_to_swap"));
     if (before > 0 && after > 0)
         add(words, "; in the program %s before, %s after: %.2f times as fast",
             duration_text(before, from), duration_text(after, to), before / after);

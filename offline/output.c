@@ -35,9 +35,11 @@ void say(const char *format, ...)
     if (length < 0)
         return;
     for (int i = 0; i < length; i++) {
-        unsigned char c = (unsigned char)text[i];
+        unsigned char c = (unsigned char)text[i], next = (unsigned char)text[i + 1];
         if ((c < 32 && c != '\n' && c != '\t') || c == 127)
             text[i] = '?';
+        if (c == 0xc2 && next >= 0x80 && next < 0xa0) /* control characters beyond ASCII */
+            text[i] = text[i + 1] = '?';
     }
     fwrite(text, 1, (size_t)length, stdout);
     free(text);

@@ -1,6 +1,11 @@
 /* The store as JSON: what list, show and status look through. */
 #include "cli.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 static bool add_variant(void *self, const struct kg_variant *variant, bool best)
 {
     json_array_append_new(json_object_get(self, "variants"), json_variant(variant, best));
@@ -39,6 +44,20 @@ static bool add_hardware(void *self, const struct kg_id *key, const struct kg_ha
     return true;
 }
 
+/* A worker holds DIR/worker.lock as long as it lives. */
+static bool worker_runs(const char *dir)
+{
+    char path[KG_PATH];
+    if (path_make(path, "%s/worker.lock", dir) != KG_OK)
+        return false;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    bool runs = flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+    close(fd); /* and with it our lock */
+    return runs;
+}
+
 json_t *stored_read(const char *dir)
 {
     struct store *store;
@@ -46,8 +65,9 @@ json_t *stored_read(const char *dir)
     const char *state = status == KG_OK          ? "ok"
                         : status == KG_NOT_FOUND ? "none"
                                                  : status_text(status);
-    json_t *out = json_pack("{s:s, s:[], s:[], s:[], s:[], s:[]}", "store", state, "variants",
-                            "rejections", "jobs", "kernels", "hardware");
+    json_t *out =
+        json_pack("{s:s, s:b, s:[], s:[], s:[], s:[], s:[]}", "store", state, "worker",
+                  worker_runs(dir), "variants", "rejections", "jobs", "kernels", "hardware");
     if (!out || status != KG_OK)
         return out;
     kg_status walks[] = {
