@@ -9,10 +9,10 @@ static CUdeviceptr address(const void *pointer)
 }
 
 /* Hands a device address out as the pointer that the runtime's callers hold. */
-static cudaError_t handed(CUresult result, CUdeviceptr got, void **out)
+static cudaError_t handed(CUresult result, const CUdeviceptr *got, void **out)
 {
     if (result == CUDA_SUCCESS)
-        *out = (void *)(uintptr_t)got;
+        *out = (void *)(uintptr_t)*got;
     return runtime_result(result);
 }
 
@@ -24,7 +24,7 @@ static cudaError_t allocate(void **out, size_t size)
     CUdeviceptr got = 0;
     if (!out)
         return runtime_error(cudaErrorInvalidValue);
-    return handed(size ? driver.cuMemAlloc_v2(&got, size) : CUDA_SUCCESS, got, out);
+    return handed(size ? driver.cuMemAlloc_v2(&got, size) : CUDA_SUCCESS, &got, out);
 }
 
 ONE(cudaMalloc, (void **devPtr, size_t size), allocate(devPtr, size))
@@ -35,7 +35,7 @@ static cudaError_t allocate_managed(void **out, size_t size, unsigned flags)
     CUdeviceptr got = 0;
     if (!out)
         return runtime_error(cudaErrorInvalidValue);
-    return handed(driver.cuMemAllocManaged(&got, size, flags), got, out);
+    return handed(driver.cuMemAllocManaged(&got, size, flags), &got, out);
 }
 
 ONE(cudaMallocManaged, (void **devPtr, size_t size, unsigned int flags),
@@ -46,7 +46,7 @@ static cudaError_t allocate_pitch(void **out, size_t *pitch, size_t width, size_
     CUdeviceptr got = 0;
     if (!out || !pitch)
         return runtime_error(cudaErrorInvalidValue);
-    return handed(driver.cuMemAllocPitch_v2(&got, pitch, width, height, 4), got, out);
+    return handed(driver.cuMemAllocPitch_v2(&got, pitch, width, height, 4), &got, out);
 }
 
 ONE(cudaMallocPitch, (void **devPtr, size_t *pitch, size_t width, size_t height),
@@ -73,8 +73,8 @@ static cudaError_t allocate_async(void **out, size_t size, cudaStream_t stream, 
     if (!out)
         return runtime_error(cudaErrorInvalidValue);
     if (!size)
-        return handed(CUDA_SUCCESS, 0, out);
-    return handed(DRIVER(own, cuMemAllocAsync, _ptsz)(&got, size, (CUstream)stream), got, out);
+        return handed(CUDA_SUCCESS, &got, out);
+    return handed(DRIVER(own, cuMemAllocAsync, _ptsz)(&got, size, (CUstream)stream), &got, out);
 }
 
 BOTH(cudaMallocAsync, _ptsz, (void **devPtr, size_t size, cudaStream_t hStream),
@@ -90,7 +90,7 @@ static cudaError_t allocate_from(void **out, size_t size, cudaMemPool_t pool, cu
         return runtime_error(cudaErrorInvalidValue);
     return handed(DRIVER(own, cuMemAllocFromPoolAsync, _ptsz)(&got, size, (CUmemoryPool)pool,
                                                               (CUstream)stream),
-                  got, out);
+                  &got, out);
 }
 
 BOTH(cudaMallocFromPoolAsync, _ptsz,
@@ -126,7 +126,7 @@ static cudaError_t device_pointer(void **out, void *host, unsigned flags)
     CUdeviceptr got = 0;
     if (!out)
         return runtime_error(cudaErrorInvalidValue);
-    return handed(driver.cuMemHostGetDevicePointer_v2(&got, host, flags), got, out);
+    return handed(driver.cuMemHostGetDevicePointer_v2(&got, host, flags), &got, out);
 }
 
 ONE(cudaHostGetDevicePointer, (void **pDevice, void *pHost, unsigned int flags),
