@@ -80,6 +80,12 @@ static void untouched(const char *program)
     free(ours);
 }
 
+/* A sanitizer's build brings its runtime along, which does not start in every program. */
+static bool instrumented(void)
+{
+    return run(false, "ldd " PRELOAD) == 0 && strstr(output, "san.so");
+}
+
 static void bystanders(void)
 {
     CHECK(run(true, "bash -c 'echo fine'") == 0 && !strcmp(output, "fine\n"));
@@ -91,8 +97,7 @@ static void bystanders(void)
         fprintf(stderr, "no strace: what bash and python3 open was not compared\n");
         return;
     }
-    run(true, "ldd " PRELOAD);
-    if (strstr(output, "san.so")) /* an instrumented build brings its runtime along */
+    if (instrumented())
         return;
     untouched("bash -c :");
     /* the interpreter itself, not a script that chooses one; nothing of its site */
@@ -139,8 +144,8 @@ static void deepbind(void)
  * without us. (It refuses a driver that is not NVIDIA's; we do not try to get past that.) */
 static void static_runtime(void)
 {
-    if (!*NVCC || access(NVCC, X_OK)) {
-        fprintf(stderr, "no nvcc: NVIDIA's runtime was not tried\n");
+    if (!*NVCC || access(NVCC, X_OK) || instrumented()) {
+        fprintf(stderr, "no nvcc, or an instrumented build: NVIDIA's runtime was not tried\n");
         return;
     }
     static const char source[] = "int main(void) { int n; return (int)cudaGetDeviceCount(&n); }\n";
