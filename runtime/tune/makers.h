@@ -19,4 +19,8 @@ MAKER(openai_make);
 kg_status maker_reply(struct job *job, const char *maker, const char *text, size_t size,
                       struct candidate *out);
 
+/* Rewrites a candidate of `rules` so that it takes the original's variables by added pointers.
+ * KG_NO_CANDIDATE if it uses them in a way that is not understood. */
+kg_status rules_globals(struct job *job, struct candidate *candidate);
+
 #endif

@@ -221,7 +221,7 @@ static kg_status transfer_fail(const struct exchange *x, CURLcode code)
     }
     log_line(KG_WARN, "openai: the request failed: %s (KGENRT_OPENAI_URL, KGENRT_OPENAI_TIMEOUT)",
              quote(x, *x->error ? x->error : curl.error(code), words));
-    return code == CURLE_OPERATION_TIMEDOUT ? KG_TIMEOUT : KG_IO;
+    return KG_IO; /* also on a timeout: KG_TIMEOUT is a verdict about a candidate */
 }
 
 static kg_status post(const char *url, const char *body, struct exchange *x)

@@ -23,8 +23,6 @@ static kg_status specialise(struct job *job, struct candidate *out)
     return out->ptx && out->note ? KG_OK : KG_NO_MEMORY;
 }
 
-/* A kernel with module variables is left alone: a rewritten module would have its own copy of them,
- * which the program's later updates do not reach. */
 kg_status rules_make(struct job *job, const char *argument, unsigned attempt, unsigned turn,
                      const struct candidate *previous, const char *message, struct candidate *out)
 {
@@ -33,9 +31,8 @@ kg_status rules_make(struct job *job, const char *argument, unsigned attempt, un
         .maker = "rules", .entry = job->model.entry, .launch = job->capture.launch};
     if (attempt || turn || !job->image.ptx.size)
         return KG_NO_CANDIDATE;
-    if (job->model.global_count) {
-        log_line(KG_INFO, "rules: %.64s uses module variables: left alone", job->model.entry);
-        return KG_NO_CANDIDATE;
-    }
-    return specialise(job, out);
+    kg_status status = specialise(job, out);
+    if (status == KG_OK && job->model.global_count)
+        status = rules_globals(job, out);
+    return status;
 }

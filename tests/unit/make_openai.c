@@ -70,7 +70,6 @@ static void act_good(void)
     }
 ACT(act_io, KG_IO)
 ACT(act_denied, KG_DENIED)
-ACT(act_timeout, KG_TIMEOUT)
 ACT(act_limit, KG_LIMIT)
 ACT(act_none, KG_NO_CANDIDATE)
 
@@ -171,9 +170,9 @@ static const struct scene scenes[] = {
      false},
     {"slow",
      {{.code = 200, .body = ANSWER(REPLY("first"), "stop"), .delay_ms = 4000}},
-     act_timeout,
+     act_io,
      1,
-     "the request failed",
+     "imed out",
      NULL,
      false,
      false,
