@@ -9,18 +9,28 @@
 
 enum { WORD = 1, DIGIT = 2, SPACE = 4 }; /* WORD: may stand inside a name */
 
-static const uint8_t classes[256] = {
-    ['\t'] = SPACE,       ['\n'] = SPACE,
-    ['\r'] = SPACE,       ['\f'] = SPACE,
-    ['\v'] = SPACE,       [' '] = SPACE,
-    ['$'] = WORD,         ['%'] = WORD,
-    ['_'] = WORD,         ['0' ... '9'] = WORD | DIGIT,
-    ['A' ... 'Z'] = WORD, ['a' ... 'z'] = WORD,
-};
+/* From tab to z; other bytes have no class. */
+static const uint8_t classes[128] = {
+    ['\t'] = SPACE, ['\n'] = SPACE, ['\v'] = SPACE, ['\f'] = SPACE, ['\r'] = SPACE, [' '] = SPACE,
+    ['$'] = WORD,   ['%'] = WORD,   ['_'] = WORD,
+#define D(c) [c] = WORD | DIGIT
+    D('0'),         D('1'),         D('2'),         D('3'),         D('4'),         D('5'),
+    D('6'),         D('7'),         D('8'),         D('9'),
+#define L(c) [c] = WORD, [c + 32] = WORD /* both cases */
+    L('A'),         L('B'),         L('C'),         L('D'),         L('E'),         L('F'),
+    L('G'),         L('H'),         L('I'),         L('J'),         L('K'),         L('L'),
+    L('M'),         L('N'),         L('O'),         L('P'),         L('Q'),         L('R'),
+    L('S'),         L('T'),         L('U'),         L('V'),         L('W'),         L('X'),
+    L('Y'),         L('Z')};
+#undef D
+#undef L
 
 static bool is(const struct parser *p, uint32_t at, unsigned class)
 {
-    return at < p->size && (classes[(unsigned char)p->text[at]] & class);
+    if (at >= p->size)
+        return false;
+    unsigned char c = (unsigned char)p->text[at];
+    return c < sizeof classes && (classes[c] & class);
 }
 
 static char peek(const struct parser *p, uint32_t at)
@@ -531,64 +541,4 @@ const struct ptx_form *lex_opcode(struct parser *p)
         lex_next(p);
     }
     return p->status == KG_OK ? form_of(p, joined, length) : NULL;
-}
-
-/* ---- small words of the parser --------------------------------------------------------------- */
-
-struct ptx_place place_of(const struct token *token)
-{
-    return (struct ptx_place){token->begin, token->end, token->line, token->column};
-}
-
-bool is_punct(const struct parser *p, char c)
-{
-    return p->token.kind == TOKEN_PUNCT && p->text[p->token.begin] == c;
-}
-
-bool is_directive(const struct parser *p, const char *word)
-{
-    return p->token.kind == TOKEN_DIRECTIVE && !strcmp(p->token.name->text, word);
-}
-
-bool accept(struct parser *p, char c)
-{
-    if (!is_punct(p, c))
-        return false;
-    lex_next(p);
-    return true;
-}
-
-void expect(struct parser *p, char c)
-{
-    if (!accept(p, c))
-        parse_fail(p, KG_BAD_INPUT, "'%c' expected", c);
-}
-
-uint64_t expect_int(struct parser *p)
-{
-    bool negative = false, inverted = false;
-    while (is_punct(p, '-') || is_punct(p, '~') || is_punct(p, '+')) {
-        negative ^= is_punct(p, '-');
-        inverted ^= is_punct(p, '~');
-        lex_next(p);
-    }
-    if (p->token.kind != TOKEN_INT) {
-        parse_fail(p, KG_BAD_INPUT, "integer expected");
-        return 0;
-    }
-    uint64_t bits = p->token.bits;
-    lex_next(p);
-    bits = inverted ? ~bits : bits;
-    return negative ? 0 - bits : bits;
-}
-
-struct name *expect_name(struct parser *p)
-{
-    struct name *name = p->token.name;
-    if (p->token.kind != TOKEN_NAME) {
-        parse_fail(p, KG_BAD_INPUT, "name expected");
-        return NULL;
-    }
-    lex_next(p);
-    return name;
 }

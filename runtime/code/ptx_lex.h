@@ -1,5 +1,5 @@
-/* Inside the PTX front end only: tokens, interned names, and the state that the two halves of the
- * parser (ptx_declare.c: the module and its variables; ptx_parse.c: bodies) share. Users of the
+/* Inside the PTX front end only: tokens, interned names, and the state that the files of the
+ * parser (ptx_module.c, ptx_variable.c, ptx_parse.c, ptx_operand.c) share. Users of the
  * tree include ptx.h. */
 #ifndef KG_PTX_LEX_H
 #define KG_PTX_LEX_H
@@ -45,6 +45,9 @@ struct name {
     uint32_t hash, length;
     struct binding *binding; /* innermost meaning */
     struct binding *range;   /* innermost range "text<n>" of which this is the prefix */
+    struct name *prefix;     /* of "prefix12", or NULL; number: 12; known once split is set */
+    uint32_t number;
+    bool split;
     struct numbered *numbers;
     uint32_t numbers_function; /* the function that numbers belongs to */
     int32_t special;           /* enum ptx_special; -1 not looked up, 0 none */
@@ -111,30 +114,23 @@ const char *lex_rest_of_line(struct parser *p);
 const char *lex_statement(struct parser *p);
 bool lex_colon_follows(const struct parser *p); /* behind the current token; `::` does not count */
 struct name *name_intern(struct parser *p, const char *text, uint32_t length);
-struct ptx_place place_of(const struct token *token);
 
 /* Fails at the current token: records the first message, and no token follows. */
 void parse_fail(struct parser *p, kg_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void parse_no_memory(struct parser *p);
 void *parse_alloc(struct parser *p, size_t size);
-bool is_punct(const struct parser *p, char c);
-bool is_directive(const struct parser *p, const char *word);
-bool accept(struct parser *p, char c);
-void expect(struct parser *p, char c);
-uint64_t expect_int(struct parser *p); /* with unary minus and ~ */
-struct name *expect_name(struct parser *p);
-
 /* Room for one more element of `size` bytes; NULL after a failure. */
 void *growing_add(struct parser *p, struct growing *array, size_t size);
 /* The elements, copied to the arena; the array is empty again. */
 void *growing_take(struct parser *p, struct growing *array, size_t size, uint32_t *count);
 
+/* ---- ptx_variable.c: scopes ---- */
 struct binding *bind(struct parser *p, struct name *name, int kind);
 void scope_open(struct parser *p);
 void scope_close(struct parser *p); /* resolves its labels */
 
-/* ---- ptx_declare.c ---- */
+/* ---- ptx_variable.c ---- */
 /* Current token: a space directive. Variables go to `vars`, and as items or statements. */
 void parse_variables(struct parser *p, uint8_t linkage, struct ptx_place start);
 /* (.param ..., .reg ...), the parentheses included. */
@@ -143,11 +139,21 @@ uint8_t type_of(struct parser *p);    /* current directive as a type, or PTX_TYP
 int space_of(const struct parser *p); /* current directive as a space, or -1 */
 
 /* ---- ptx_parse.c ---- */
+struct ptx_place place_of(const struct token *token);
+bool is_punct(const struct parser *p, char c);
+bool is_directive(const struct parser *p, const char *word);
+bool accept(struct parser *p, char c);
+void expect(struct parser *p, char c);
+uint64_t expect_int(struct parser *p); /* with unary minus and ~ */
+struct name *expect_name(struct parser *p);
 void parse_body(struct parser *p);
-void parse_reg_declaration(struct parser *p);
+
+/* ---- ptx_operand.c ---- */
 /* A register's number; it is given one at its first use. */
 uint32_t reg_number(struct parser *p, struct name *name);
 const struct ptx_reg_decl *reg_declare(struct parser *p, struct name *name, uint8_t type,
                                        uint8_t vector, bool range, uint32_t count);
+/* Operands up to the semicolon, added to p->scratch. */
+void parse_operands(struct parser *p, const struct ptx_form *form);
 
 #endif

@@ -1,9 +1,69 @@
-/* Bodies of PTX functions: nested scopes, registers, labels, instructions and their operands.
- * The module level around them: ptx_declare.c. */
+/* Bodies of PTX functions: nested scopes, registers, labels, instructions. Operands:
+ * ptx_operand.c; the module level around them: ptx_module.c. */
 #include "code/ptx_lex.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- small words of the parser --------------------------------------------------------------- */
+
+struct ptx_place place_of(const struct token *token)
+{
+    return (struct ptx_place){token->begin, token->end, token->line, token->column};
+}
+
+bool is_punct(const struct parser *p, char c)
+{
+    return p->token.kind == TOKEN_PUNCT && p->text[p->token.begin] == c;
+}
+
+bool is_directive(const struct parser *p, const char *word)
+{
+    return p->token.kind == TOKEN_DIRECTIVE && !strcmp(p->token.name->text, word);
+}
+
+bool accept(struct parser *p, char c)
+{
+    if (!is_punct(p, c))
+        return false;
+    lex_next(p);
+    return true;
+}
+
+void expect(struct parser *p, char c)
+{
+    if (!accept(p, c))
+        parse_fail(p, KG_BAD_INPUT, "'%c' expected", c);
+}
+
+uint64_t expect_int(struct parser *p)
+{
+    bool negative = false, inverted = false;
+    while (is_punct(p, '-') || is_punct(p, '~') || is_punct(p, '+')) {
+        negative ^= is_punct(p, '-');
+        inverted ^= is_punct(p, '~');
+        lex_next(p);
+    }
+    if (p->token.kind != TOKEN_INT) {
+        parse_fail(p, KG_BAD_INPUT, "integer expected");
+        return 0;
+    }
+    uint64_t bits = p->token.bits;
+    lex_next(p);
+    bits = inverted ? ~bits : bits;
+    return negative ? 0 - bits : bits;
+}
+
+struct name *expect_name(struct parser *p)
+{
+    struct name *name = p->token.name;
+    if (p->token.kind != TOKEN_NAME) {
+        parse_fail(p, KG_BAD_INPUT, "name expected");
+        return NULL;
+    }
+    lex_next(p);
+    return name;
+}
 
 static void add_stmt(struct parser *p, int kind, uint32_t index)
 {
@@ -14,23 +74,13 @@ static void add_stmt(struct parser *p, int kind, uint32_t index)
     }
 }
 
-/* ---- registers ------------------------------------------------------------------------------- */
+/* ---- instructions ---------------------------------------------------------------------------- */
 
-const struct ptx_reg_decl *reg_declare(struct parser *p, struct name *name, uint8_t type,
-                                       uint8_t vector, bool range, uint32_t count)
+static void pend_label(struct parser *p, struct name *name, const struct token *at, uint32_t *slot)
 {
-    struct ptx_reg_decl *decl = parse_alloc(p, sizeof *decl);
-    struct binding *binding = decl ? bind(p, name, range ? BIND_RANGE : BIND_REG) : NULL;
-    if (!binding)
-        return NULL;
-    *decl = (struct ptx_reg_decl){.name = name->text,
-                                  .type = type,
-                                  .vector = vector,
-                                  .range = range,
-                                  .count = count,
-                                  .scope = p->scope};
-    binding->decl = decl;
-    return decl;
+    struct pending_label *pending = growing_add(p, &p->pending, sizeof *pending);
+    if (pending)
+        *pending = (struct pending_label){name, slot, at->line, at->column};
 }
 
 /* .reg .type name, prefix<n>, ...; */
@@ -69,351 +119,6 @@ void parse_reg_declaration(struct parser *p)
         add_stmt(p, PTX_STMT_REG, p->reg_decls.count - 1);
     } while (accept(p, ','));
     expect(p, ';');
-}
-
-/* The range that `name` is an element of, or NULL. */
-static struct binding *range_of(struct parser *p, const struct name *name, uint32_t *index)
-{
-    uint32_t digits = name->length;
-    while (digits && name->text[digits - 1] >= '0' && name->text[digits - 1] <= '9')
-        digits--;
-    uint32_t count = name->length - digits;
-    if (!digits || !count || count > 10 || (count > 1 && name->text[digits] == '0'))
-        return NULL;
-    uint64_t number = 0;
-    for (uint32_t i = digits; i < name->length; i++)
-        number = number * 10 + (uint64_t)(name->text[i] - '0');
-    struct name *prefix = name_intern(p, name->text, digits);
-    struct binding *range = prefix ? prefix->range : NULL;
-    while (range && number >= range->decl->count)
-        range = range->shadowed;
-    *index = (uint32_t)number;
-    return range;
-}
-
-/* The declaration of a register in force, or NULL: another kind of name, or none. */
-static const struct ptx_reg_decl *reg_find(struct parser *p, const struct name *name,
-                                           uint32_t *index)
-{
-    const struct binding *own = name->binding, *range = range_of(p, name, index);
-    if (range && (!own || own->depth < range->depth))
-        return range->decl;
-    *index = 0;
-    return own && own->kind == BIND_REG ? own->decl : NULL;
-}
-
-static uint32_t reg_give(struct parser *p, struct name *name, const struct ptx_reg_decl *decl,
-                         uint32_t index)
-{
-    if (name->numbers_function != p->function_number) {
-        name->numbers_function = p->function_number;
-        name->numbers = NULL;
-    }
-    for (struct numbered **at = &name->numbers; *at; at = &(*at)->next) {
-        struct numbered *found = *at;
-        if (found->decl != decl)
-            continue;
-        *at = found->next; /* to the front: scopes that shadow each other stay cheap */
-        found->next = name->numbers;
-        name->numbers = found;
-        return found->reg;
-    }
-    struct numbered *n = parse_alloc(p, sizeof *n);
-    struct ptx_reg *reg = growing_add(p, &p->regs, sizeof *reg);
-    if (!n || !reg)
-        return PTX_NO_REG;
-    *reg = (struct ptx_reg){.decl = decl, .index = index, .type = decl->type};
-    *n = (struct numbered){.next = name->numbers, .decl = decl, .reg = p->regs.count - 1};
-    name->numbers = n;
-    return n->reg;
-}
-
-uint32_t reg_number(struct parser *p, struct name *name)
-{
-    uint32_t index;
-    const struct ptx_reg_decl *decl = name ? reg_find(p, name, &index) : NULL;
-    if (!decl) {
-        parse_fail(p, KG_BAD_INPUT, "register %.100s is not declared", name ? name->text : "");
-        return PTX_NO_REG;
-    }
-    return reg_give(p, name, decl, index);
-}
-
-/* ---- operands -------------------------------------------------------------------------------- */
-
-static void parse_operand(struct parser *p, struct ptx_operand *out, char role, unsigned nesting);
-
-static void pend_label(struct parser *p, struct name *name, const struct token *at, uint32_t *slot)
-{
-    struct pending_label *pending = growing_add(p, &p->pending, sizeof *pending);
-    if (pending)
-        *pending = (struct pending_label){name, slot, at->line, at->column};
-}
-
-/* Operands up to `close`, copied to the arena as out->parts. */
-static void parse_parts(struct parser *p, struct ptx_operand *out, char close, char role,
-                        unsigned nesting)
-{
-    uint32_t first = p->scratch.count;
-    while (p->token.kind != TOKEN_END && !is_punct(p, close)) {
-        struct ptx_operand part, *slot;
-        parse_operand(p, &part, role, nesting + 1);
-        slot = growing_add(p, &p->scratch, sizeof *slot);
-        if (!slot)
-            return;
-        *slot = part;
-        if (p->scratch.count - first > VECTOR_PARTS)
-            parse_fail(p, KG_LIMIT, "too many elements");
-        if (!accept(p, ','))
-            break;
-    }
-    out->part_count = p->scratch.count - first;
-    out->parts = parse_alloc(p, sizeof *out->parts * (out->part_count + 1));
-    if (out->parts && out->part_count)
-        memcpy(out->parts, (struct ptx_operand *)p->scratch.data + first,
-               sizeof *out->parts * out->part_count);
-    p->scratch.count = first;
-}
-
-static uint8_t component_of(const struct parser *p, uint32_t name_end)
-{
-    if (p->token.kind != TOKEN_DIRECTIVE || p->token.begin != name_end ||
-        p->token.name->length != 1)
-        return 0;
-    static const char names[] = "xyzwrgba";
-    const char *found = strchr(names, p->token.name->text[0]);
-    return found ? (uint8_t)((found - names) % 4 + 1) : 0;
-}
-
-static bool special_find(struct name *name)
-{
-    if (name->special < 0) {
-        name->special = 0;
-        if (name->text[0] == '%')
-            for (int i = 1; i < PTX_SR_COUNT; i++)
-                if (!strcmp(ptx_specials[i], name->text + 1))
-                    name->special = i;
-    }
-    return name->special > 0;
-}
-
-/* What a name stands for: register, variable, function, list, special register. False: nothing. */
-static bool resolve(struct parser *p, struct name *name, struct ptx_operand *out)
-{
-    uint32_t index;
-    const struct ptx_reg_decl *decl = reg_find(p, name, &index);
-    out->name = name->text;
-    if (decl) {
-        out->kind = PTX_REG;
-        out->name = NULL;
-        out->reg = reg_give(p, name, decl, index);
-        return true;
-    }
-    out->kind = PTX_SYMBOL;
-    const struct binding *binding = name->binding;
-    if (binding && binding->kind == BIND_VAR)
-        return (out->var = binding->var);
-    if (binding && binding->kind == BIND_FUNC)
-        return (out->func = binding->func);
-    if (binding && binding->kind == BIND_LIST)
-        return (out->list = binding->list);
-    if (special_find(name) || name->text[0] == '%') {
-        out->kind = PTX_SPECIAL;
-        out->special = (uint16_t)(name->special > 0 ? name->special : PTX_SR_unknown);
-        return true;
-    }
-    if (!strcmp(name->text, "WARP_SZ")) {
-        out->kind = PTX_INT;
-        out->bits = 32;
-        return true;
-    }
-    return false;
-}
-
-static void parse_named(struct parser *p, struct ptx_operand *out, char role)
-{
-    struct token at = p->token;
-    struct name *name = at.name;
-    lex_next(p);
-    if (!strcmp(name->text, "_")) {
-        out->kind = PTX_SINK;
-        return;
-    }
-    if (role == 'l') {
-        out->kind = PTX_LABEL;
-        out->name = name->text;
-        return; /* the slot is pended once the operand stands in the arena */
-    }
-    if (!resolve(p, name, out)) {
-        p->token = at;
-        parse_fail(p, KG_BAD_INPUT, "%.100s is not declared", name->text);
-        return;
-    }
-    if (out->kind == PTX_REG || out->kind == PTX_SPECIAL) {
-        out->component = component_of(p, at.end);
-        if (out->component)
-            lex_next(p);
-        if (out->kind == PTX_SPECIAL && !out->special)
-            p->module->unknown_count++;
-    } else if (out->kind == PTX_SYMBOL && (is_punct(p, '+') || is_punct(p, '-'))) {
-        out->offset = (int64_t)expect_int(p);
-    }
-}
-
-/* [base + offset, more] */
-static void parse_address(struct parser *p, struct ptx_operand *out, unsigned nesting)
-{
-    expect(p, '[');
-    out->kind = PTX_ADDRESS;
-    if (p->token.kind == TOKEN_NAME) {
-        struct token at = p->token;
-        lex_next(p);
-        struct ptx_operand base = {.reg = PTX_NO_REG};
-        if (!resolve(p, at.name, &base) || (base.kind != PTX_REG && base.kind != PTX_SYMBOL)) {
-            p->token = at;
-            parse_fail(p, KG_BAD_INPUT, "%.100s is no address", at.name->text);
-            return;
-        }
-        out->reg = base.reg;
-        out->var = base.var;
-        out->func = base.func;
-        out->list = base.list;
-        out->name = base.name;
-        if (is_punct(p, '+') || is_punct(p, '-'))
-            out->offset = (int64_t)expect_int(p);
-    } else {
-        out->bits = expect_int(p);
-    }
-    if (accept(p, ','))
-        parse_parts(p, out, ']', 's', nesting);
-    expect(p, ']');
-}
-
-static void parse_number(struct parser *p, struct ptx_operand *out)
-{
-    bool minus = false, inverted = false;
-    while (is_punct(p, '-') || is_punct(p, '+') || is_punct(p, '~')) {
-        minus ^= is_punct(p, '-');
-        inverted ^= is_punct(p, '~');
-        lex_next(p);
-    }
-    out->bits = p->token.bits;
-    switch (p->token.kind) {
-    case TOKEN_INT:
-        out->kind = PTX_INT;
-        out->bits = inverted ? ~out->bits : out->bits;
-        out->bits = minus ? 0 - out->bits : out->bits;
-        break;
-    case TOKEN_F32:
-        out->kind = PTX_F32;
-        out->bits ^= minus ? 0x80000000u : 0;
-        break;
-    case TOKEN_F64:
-        out->kind = PTX_F64;
-        out->bits ^= minus ? (uint64_t)1 << 63 : 0;
-        break;
-    default:
-        parse_fail(p, KG_BAD_INPUT, "operand expected");
-        return;
-    }
-    lex_next(p);
-}
-
-static void parse_operand(struct parser *p, struct ptx_operand *out, char role, unsigned nesting)
-{
-    *out = (struct ptx_operand){.begin = p->token.begin, .reg = PTX_NO_REG};
-    if (nesting > 4)
-        parse_fail(p, KG_LIMIT, "operands nest too deeply");
-    if (accept(p, '!'))
-        out->negated = true;
-    if (p->token.kind == TOKEN_NAME) {
-        parse_named(p, out, role);
-        if (is_punct(p, '|') && (out->kind == PTX_REG || out->kind == PTX_SINK)) {
-            struct ptx_operand *parts = parse_alloc(p, 2 * sizeof *parts);
-            if (!parts)
-                return;
-            parts[0] = *out;
-            parts[0].end = p->previous_end;
-            lex_next(p);
-            parse_operand(p, &parts[1], role, nesting + 1);
-            *out = (struct ptx_operand){.kind = PTX_PAIR,
-                                        .begin = out->begin,
-                                        .reg = PTX_NO_REG,
-                                        .parts = parts,
-                                        .part_count = 2};
-        }
-    } else if (accept(p, '{')) {
-        out->kind = PTX_VECTOR;
-        parse_parts(p, out, '}', role, nesting);
-        expect(p, '}');
-    } else if (is_punct(p, '[')) {
-        parse_address(p, out, nesting);
-    } else {
-        parse_number(p, out);
-    }
-    out->end = p->previous_end;
-}
-
-static struct ptx_operand *push_operand(struct parser *p, const struct ptx_operand *operand)
-{
-    struct ptx_operand *slot = growing_add(p, &p->scratch, sizeof *slot);
-    if (slot)
-        *slot = *operand;
-    return slot;
-}
-
-/* (a, b) of a call, or nothing. */
-static void parse_call_list(struct parser *p)
-{
-    struct ptx_operand list = {
-        .kind = PTX_LIST, .reg = PTX_NO_REG, .begin = p->token.begin, .end = p->token.begin};
-    if (accept(p, '(')) {
-        parse_parts(p, &list, ')', 's', 0);
-        list.end = p->token.end;
-        expect(p, ')');
-    }
-    push_operand(p, &list);
-}
-
-/* call (results), callee, (arguments), prototype; everything but the callee may be missing. */
-static void parse_call(struct parser *p)
-{
-    struct ptx_operand operand;
-    bool results = is_punct(p, '(');
-    parse_call_list(p);
-    if (results)
-        expect(p, ',');
-    parse_operand(p, &operand, 'f', 0);
-    push_operand(p, &operand);
-    bool more = accept(p, ',');
-    bool arguments = more && is_punct(p, '(');
-    parse_call_list(p);
-    if (arguments)
-        more = accept(p, ',');
-    if (more) {
-        parse_operand(p, &operand, 't', 0);
-        push_operand(p, &operand);
-    }
-}
-
-static void parse_operands(struct parser *p, const struct ptx_form *form)
-{
-    const char *roles = ptx_ops[form->op].roles;
-    if (form->op == PTX_OP_call) {
-        parse_call(p);
-        return;
-    }
-    while (p->token.kind != TOKEN_END && !is_punct(p, ';')) {
-        struct ptx_operand operand;
-        parse_operand(p, &operand, *roles, 0);
-        push_operand(p, &operand);
-        if (roles[1])
-            roles++;
-        if (!accept(p, ','))
-            break;
-    }
-    if (p->status == KG_OK && !is_punct(p, ';'))
-        parse_fail(p, KG_BAD_INPUT, "';' expected");
 }
 
 /* An operation that the table does not know: operands if they read like others', else just text. */

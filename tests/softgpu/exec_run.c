@@ -73,6 +73,7 @@ static uint64_t timer(const struct lane *lane, unsigned special, uint64_t execut
 #define B(field) R[c->b].field
 #define C(field) R[c->c].field
 #define MEMORY(type, at, write)                                                                    \
+    lane->pc = c; /* for a fault's text */                                                         \
     void *memory =                                                                                 \
         at(lane, (c->narrow ? A(u32) : A(u64)) + (uint64_t)c->imm, sizeof(type), write);           \
     if (!memory)                                                                                   \
