@@ -77,6 +77,7 @@ void capture_ring_create(void)
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         return;
+    (void)madvise(memory, size, MADV_HUGEPAGE); /* far fewer pages to pin */
     (void)madvise(memory, size, MADV_DONTFORK); /* a fork must not copy pinned pages */
     (void)madvise(memory, size, MADV_DONTDUMP); /* the app's data, and large */
     if (!real_ok(pin(memory, size, CU_MEMHOSTREGISTER_PORTABLE), "pinned memory for captures")) {

@@ -14,7 +14,6 @@
 enum {
     MOST = 8,           /* variants of one kernel */
     DROPPED = 64,       /* variants that this process gave up */
-    RETIRED = 64,       /* tables that wait for their end */
     IDENTIFIED = 8,     /* kernels modelled in one tick */
     PARAM_BYTES = 8,    /* of a global's address as an added parameter */
     PATIENCE_TICKS = 5, /* left to the app's own synchronizations before the watcher loads */
@@ -23,15 +22,19 @@ enum {
 #define QUIET_NS UINT64_C(10000000000)  /* no launch reads a replaced table after that */
 #define LOOKUP_NS UINT64_C(300000000)   /* spent in all on loading inside the app's look-ups */
 
+/* A published table, in front of its struct swap. */
+struct table {
+    struct table *next;
+    const struct kernel *kernel;
+    uint64_t retired_ns; /* seen replaced or dropped; 0: in use */
+};
+
 /* All under records_lock. */
 static struct snapshot *snapshot;
 static uint32_t generation; /* 0: none was opened yet */
 static struct kg_id dropped[DROPPED];
 static unsigned dropped_count;
-static struct {
-    const struct swap *swap;
-    uint64_t since_ns;
-} retired[RETIRED];
+static struct table *tables;     /* all that were published and not freed yet */
 static atomic_uint waiting;      /* kernels whose variants wait for a safe point */
 static atomic_bool have_kernels; /* the open snapshot has some */
 static unsigned patience;
@@ -255,16 +258,20 @@ static void *array_move(char **free_space, const void *from, size_t size)
     return to;
 }
 
-/* One block of memory: table, entries, and their signatures' arrays, whose items are multiples of 8
+/* One block of memory: head, entries, and their signatures' arrays, whose items are multiples of 8
  * bytes. */
-static struct swap *table_make(const struct swap_entry *entries, unsigned count)
+static struct swap *table_make(const struct kernel *kernel, const struct swap_entry *entries,
+                               unsigned count)
 {
-    size_t size = sizeof(struct swap) + count * sizeof *entries;
+    size_t size = sizeof(struct table) + sizeof(struct swap) + count * sizeof *entries;
     for (unsigned i = 0; i < count; i++)
         size += arrays_size(&entries[i].signature);
-    struct swap *swap = malloc(size);
-    if (!swap)
+    struct table *table = malloc(size);
+    if (!table)
         return NULL;
+    *table = (struct table){.next = tables, .kernel = kernel};
+    tables = table;
+    struct swap *swap = (struct swap *)(table + 1);
     swap->count = count;
     char *space = (char *)&swap->entries[count];
     for (unsigned i = 0; i < count; i++) {
@@ -278,30 +285,28 @@ static struct swap *table_make(const struct swap_entry *entries, unsigned count)
     return swap;
 }
 
-/* Replaced tables are freed ten seconds later; with no room left they stay for good. */
-static void table_retire(const struct swap *swap)
-{
-    for (int i = 0; swap && i < RETIRED; i++)
-        if (!retired[i].swap) {
-            retired[i].swap = swap;
-            retired[i].since_ns = now_ns();
-            return;
-        }
-}
-
+/* Frees the tables that their kernel has left for more than ten seconds. A kernel's record is never
+ * freed, and forgets its table when it is used for another kernel. */
 static void tables_free(void)
 {
     uint64_t now = now_ns();
-    for (int i = 0; i < RETIRED; i++)
-        if (retired[i].swap && now - retired[i].since_ns > QUIET_NS) {
-            free((void *)retired[i].swap);
-            retired[i].swap = NULL;
+    for (struct table **link = &tables, *t; (t = *link);) {
+        bool left = atomic_load_explicit(&t->kernel->swap, memory_order_relaxed) !=
+                    (const struct swap *)(t + 1);
+        if (left && t->retired_ns && now - t->retired_ns > QUIET_NS) {
+            *link = t->next;
+            free(t);
+            continue;
         }
+        if (left && !t->retired_ns)
+            t->retired_ns = now;
+        link = &t->next;
+    }
 }
 
 static void publish(struct kernel *kernel, struct swap *swap)
 {
-    table_retire(atomic_exchange_explicit(&kernel->swap, swap, memory_order_acq_rel));
+    atomic_store_explicit(&kernel->swap, swap, memory_order_release);
     if (!swap)
         return;
     atomic_store_explicit(&kernel->state, KERNEL_SWAPPED, memory_order_release);
@@ -348,7 +353,7 @@ static void load_found(struct kernel *kernel, const struct found *found)
         else
             app_note("a variant of %.80s could not be loaded", kernel->name);
     }
-    struct swap *swap = count ? table_make(entries, count) : NULL;
+    struct swap *swap = count ? table_make(kernel, entries, count) : NULL;
     if (swap) {
         publish(kernel, swap);
         flight_write("variants are in use");

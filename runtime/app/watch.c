@@ -323,22 +323,21 @@ static bool driver_complete(void)
 
 static bool folders_make(void)
 {
-    static const char *const names[] = {"spool", "flight", "snapshots"};
+    static const char *const names[] = {"", "/spool", "/flight", "/snapshots"};
     char path[KG_PATH];
     if (!*cache_dir()) {
         log_line(KG_WARN, "no folder for the cache: set HOME or KGENRT_CACHE");
         return false;
     }
-    for (int i = 0; i < 3; i++) {
-        if (path_make(path, "%s/%s", cache_dir(), names[i]) != KG_OK || dir_make(path) != KG_OK)
+    for (int i = 0; i < 4; i++) {
+        if (path_make(path, "%s%s", cache_dir(), names[i]) != KG_OK || dir_make(path) != KG_OK)
             return false;
         if (access(path, W_OK)) {
             log_line(KG_WARN, "%s: cannot be written: %s", path, strerror(errno));
             return false;
         }
     }
-    return path_make(dir, "%s", cache_dir()) == KG_OK && dir_make(dir) == KG_OK &&
-           flight_start() == KG_OK;
+    return path_make(dir, "%s", cache_dir()) == KG_OK && flight_start() == KG_OK;
 }
 
 static bool start(void)

@@ -296,6 +296,7 @@ static inline struct kernel *fixture_kernel(const char *name, uintptr_t handle)
     function_found(&module, name, (void *)handle);
     struct kernel *kernel = kernel_find((void *)handle);
     struct kg_hash hash;
+    records_lock(); /* the watcher may be at work */
     hash_begin(&hash);
     hash_text(&hash, name);
     hash_end(&hash, &kernel->model.id);
@@ -316,6 +317,7 @@ static inline struct kernel *fixture_kernel(const char *name, uintptr_t handle)
         kernel->module->image.size = sizeof fx_image - 1;
     }
     atomic_store(&kernel->state, KERNEL_NEW);
+    records_unlock();
     return kernel;
 }
 
