@@ -226,6 +226,8 @@ static void killed(void)
 int main(int argc, char **argv)
 {
     fixture_device(argv);
+    if (strstr(NVCC, "NOTFOUND"))
+        SKIP("no CUDA toolkit here, so replies cannot be compiled");
     if (access(TOOL, X_OK))
         SKIP("the tool kgenrt is not built");
     if (!CHECK(mkdtemp(dir)) || !CHECK(addresses(at, &hardware)))
