@@ -356,10 +356,10 @@ const char *lex_statement(struct parser *p)
             parse_fail(p, KG_BAD_INPUT, "the text ends inside a statement");
             return NULL;
         }
-        bool last = is_punct(p, ';') && !nesting;
-        if (is_punct(p, '{'))
+        bool last = token_is(p, ';') && !nesting;
+        if (token_is(p, '{'))
             nesting++;
-        if (is_punct(p, '}') && (!nesting || !--nesting))
+        if (token_is(p, '}') && (!nesting || !--nesting))
             last = true;
         if (last)
             break;

@@ -126,7 +126,7 @@ void *growing_add(struct parser *p, struct growing *array, size_t size);
 void *growing_take(struct parser *p, struct growing *array, size_t size, uint32_t *count);
 
 /* ---- ptx_variable.c: scopes ---- */
-struct binding *bind(struct parser *p, struct name *name, int kind);
+struct binding *name_bind(struct parser *p, struct name *name, int kind);
 void scope_open(struct parser *p);
 void scope_close(struct parser *p); /* resolves its labels */
 
@@ -135,17 +135,17 @@ void scope_close(struct parser *p); /* resolves its labels */
 void parse_variables(struct parser *p, uint8_t linkage, struct ptx_place start);
 /* (.param ..., .reg ...), the parentheses included. */
 void parse_params(struct parser *p, struct ptx_var ***out, uint32_t *count, uint32_t *bytes);
-uint8_t type_of(struct parser *p);    /* current directive as a type, or PTX_TYPE_none */
-int space_of(const struct parser *p); /* current directive as a space, or -1 */
+uint8_t token_type(struct parser *p);    /* current directive as a type, or PTX_TYPE_none */
+int token_space(const struct parser *p); /* current directive as a space, or -1 */
 
 /* ---- ptx_parse.c ---- */
-struct ptx_place place_of(const struct token *token);
-bool is_punct(const struct parser *p, char c);
-bool is_directive(const struct parser *p, const char *word);
-bool accept(struct parser *p, char c);
-void expect(struct parser *p, char c);
-uint64_t expect_int(struct parser *p); /* with unary minus and ~ */
-struct name *expect_name(struct parser *p);
+struct ptx_place token_place(const struct token *token);
+bool token_is(const struct parser *p, char c);
+bool token_is_word(const struct parser *p, const char *word);
+bool parse_take(struct parser *p, char c);
+void parse_expect(struct parser *p, char c);
+uint64_t parse_int(struct parser *p); /* with unary minus and ~ */
+struct name *parse_name(struct parser *p);
 void parse_body(struct parser *p);
 
 /* ---- ptx_operand.c ---- */

@@ -16,8 +16,8 @@ static void three(struct parser *p, uint32_t out[3])
     for (int i = 0; i < 3; i++)
         out[i] = 1;
     for (int i = 0; i < 3; i++) {
-        out[i] = (uint32_t)expect_int(p);
-        if (!accept(p, ','))
+        out[i] = (uint32_t)parse_int(p);
+        if (!parse_take(p, ','))
             return;
     }
     parse_fail(p, KG_BAD_INPUT, "more than three dimensions");
@@ -45,18 +45,18 @@ static void function_directives(struct parser *p, struct ptx_func *func)
             {"noreturn", NULL, NULL, &func->noreturn},
         };
         unsigned i = 0, count = sizeof known / sizeof *known;
-        while (i < count && !is_directive(p, known[i].name))
+        while (i < count && !token_is_word(p, known[i].name))
             i++;
         lex_next(p);
         if (i < count && known[i].flag)
             *known[i].flag = true;
         else if (i < count && known[i].one)
-            *known[i].one = (uint32_t)expect_int(p);
+            *known[i].one = (uint32_t)parse_int(p);
         else if (i < count)
             three(p, known[i].three);
         else /* unknown: its operands are all up to what must follow */
             while (p->token.kind != TOKEN_END && p->token.kind != TOKEN_DIRECTIVE &&
-                   !is_punct(p, '{') && !is_punct(p, ';'))
+                   !token_is(p, '{') && !token_is(p, ';'))
                 lex_next(p);
         if (p->status != KG_OK)
             break;
@@ -76,7 +76,7 @@ static struct ptx_func *function_named(struct parser *p, struct name *name)
         return name->binding->func;
     struct ptx_func *func = parse_alloc(p, sizeof *func);
     struct ptx_func **slot = growing_add(p, &p->funcs, sizeof *slot);
-    struct binding *binding = bind(p, name, BIND_FUNC);
+    struct binding *binding = name_bind(p, name, BIND_FUNC);
     if (!func || !slot || !binding) {
         parse_fail(p, KG_BAD_INPUT, "name expected");
         return NULL;
@@ -88,29 +88,29 @@ static struct ptx_func *function_named(struct parser *p, struct name *name)
 /* .entry or .func: head, directives, and body if there is one. */
 static void parse_function(struct parser *p, uint8_t linkage, struct ptx_place start)
 {
-    struct ptx_func head = {.entry = is_directive(p, "entry"), .linkage = linkage, .place = start};
+    struct ptx_func head = {.entry = token_is_word(p, "entry"), .linkage = linkage, .place = start};
     uint32_t ignored;
     lex_next(p);
     while (p->token.kind == TOKEN_DIRECTIVE) { /* .noreturn, .attribute(...) before the name */
-        head.noreturn |= is_directive(p, "noreturn");
+        head.noreturn |= token_is_word(p, "noreturn");
         lex_next(p);
-        if (accept(p, '(')) {
-            while (p->token.kind != TOKEN_END && !is_punct(p, ')'))
+        if (parse_take(p, '(')) {
+            while (p->token.kind != TOKEN_END && !token_is(p, ')'))
                 lex_next(p);
-            expect(p, ')');
+            parse_expect(p, ')');
         }
     }
     p->func = &head; /* registers among the parameters belong to the body */
     scope_open(p);
     p->function_number++;
-    if (is_punct(p, '('))
+    if (token_is(p, '('))
         parse_params(p, &head.results, &head.result_count, &ignored);
     struct token named = p->token;
-    struct name *name = expect_name(p);
-    if (is_punct(p, '('))
+    struct name *name = parse_name(p);
+    if (token_is(p, '('))
         parse_params(p, &head.params, &head.param_count, &head.param_bytes);
     function_directives(p, &head);
-    bool defined = is_punct(p, '{');
+    bool defined = token_is(p, '{');
     uint32_t depth = p->depth;
     p->depth = 0; /* the function's own name belongs to the module */
     struct ptx_func *func = p->status == KG_OK ? function_named(p, name) : NULL;
@@ -128,7 +128,7 @@ static void parse_function(struct parser *p, uint8_t linkage, struct ptx_place s
         if (defined)
             parse_body(p);
         else
-            expect(p, ';');
+            parse_expect(p, ';');
         struct ptx_item *item = growing_add(p, &p->items, sizeof *item);
         if (item)
             *item = (struct ptx_item){
@@ -158,8 +158,8 @@ static void parse_target(struct parser *p)
         const char *text = p->token.kind == TOKEN_NAME ? p->token.name->text : "";
         if (!strncmp(text, "sm_", 3) || !strncmp(text, "compute_", 8))
             p->module->sm = (unsigned)strtoul(strchr(text, '_') + 1, NULL, 10);
-        expect_name(p);
-    } while (accept(p, ','));
+        parse_name(p);
+    } while (parse_take(p, ','));
     p->module->target = arena_copy(&p->module->arena, p->text + begin, p->previous_end - begin);
     if (!p->module->target)
         parse_no_memory(p);
@@ -183,7 +183,7 @@ static uint8_t parse_linkage(struct parser *p)
     static const char *const words[] = {NULL, "visible", "weak", "extern", "common"};
     uint8_t linkage = PTX_LOCAL;
     for (uint8_t i = PTX_VISIBLE; i <= PTX_COMMON; i++) {
-        if (is_directive(p, words[i])) {
+        if (token_is_word(p, words[i])) {
             linkage = i;
             lex_next(p);
             i = PTX_LOCAL;
@@ -194,27 +194,27 @@ static uint8_t parse_linkage(struct parser *p)
 
 static void parse_item(struct parser *p)
 {
-    struct ptx_place start = place_of(&p->token);
+    struct ptx_place start = token_place(&p->token);
     uint8_t linkage = parse_linkage(p);
-    if (is_punct(p, '@') || is_directive(p, "file") || is_directive(p, "loc")) {
+    if (token_is(p, '@') || token_is_word(p, "file") || token_is_word(p, "loc")) {
         module_line(p, lex_rest_of_line(p), start);
-    } else if (is_directive(p, "version")) {
+    } else if (token_is_word(p, "version")) {
         lex_next(p);
         parse_version(p);
-    } else if (is_directive(p, "target")) {
+    } else if (token_is_word(p, "target")) {
         lex_next(p);
         parse_target(p);
-    } else if (is_directive(p, "address_size")) {
+    } else if (token_is_word(p, "address_size")) {
         lex_next(p);
-        p->module->address_size = (unsigned)expect_int(p);
-    } else if (is_directive(p, "entry") || is_directive(p, "func")) {
+        p->module->address_size = (unsigned)parse_int(p);
+    } else if (token_is_word(p, "entry") || token_is_word(p, "func")) {
         parse_function(p, linkage, start);
-    } else if (space_of(p) > 0 && space_of(p) != PTX_SPACE_reg) {
+    } else if (token_space(p) > 0 && token_space(p) != PTX_SPACE_reg) {
         parse_variables(p, linkage, start);
-    } else if (is_directive(p, "section") || is_directive(p, "pragma") ||
-               is_directive(p, "alias")) {
+    } else if (token_is_word(p, "section") || token_is_word(p, "pragma") ||
+               token_is_word(p, "alias")) {
         module_line(p, lex_statement(p), start);
-    } else if (!accept(p, ';')) {
+    } else if (!parse_take(p, ';')) {
         parse_fail(p, KG_BAD_INPUT, "directive expected");
     }
 }

@@ -10,7 +10,7 @@ const struct ptx_reg_decl *reg_declare(struct parser *p, struct name *name, uint
                                        uint8_t vector, bool range, uint32_t count)
 {
     struct ptx_reg_decl *decl = parse_alloc(p, sizeof *decl);
-    struct binding *binding = decl ? bind(p, name, range ? BIND_RANGE : BIND_REG) : NULL;
+    struct binding *binding = decl ? name_bind(p, name, range ? BIND_RANGE : BIND_REG) : NULL;
     if (!binding)
         return NULL;
     *decl = (struct ptx_reg_decl){.name = name->text,
@@ -103,7 +103,7 @@ static void parse_parts(struct parser *p, struct ptx_operand *out, char close, c
                         unsigned nesting)
 {
     uint32_t first = p->scratch.count;
-    while (p->token.kind != TOKEN_END && !is_punct(p, close)) {
+    while (p->token.kind != TOKEN_END && !token_is(p, close)) {
         struct ptx_operand part, *slot;
         parse_operand(p, &part, role, nesting + 1);
         slot = growing_add(p, &p->scratch, sizeof *slot);
@@ -112,7 +112,7 @@ static void parse_parts(struct parser *p, struct ptx_operand *out, char close, c
         *slot = part;
         if (p->scratch.count - first > VECTOR_PARTS)
             parse_fail(p, KG_LIMIT, "too many elements");
-        if (!accept(p, ','))
+        if (!parse_take(p, ','))
             break;
     }
     out->part_count = p->scratch.count - first;
@@ -206,15 +206,15 @@ static void parse_named(struct parser *p, struct ptx_operand *out, char role)
             lex_next(p);
         if (out->kind == PTX_SPECIAL && !out->special)
             p->module->unknown_count++;
-    } else if (out->kind == PTX_SYMBOL && (is_punct(p, '+') || is_punct(p, '-'))) {
-        out->offset = (int64_t)expect_int(p);
+    } else if (out->kind == PTX_SYMBOL && (token_is(p, '+') || token_is(p, '-'))) {
+        out->offset = (int64_t)parse_int(p);
     }
 }
 
 /* [base + offset, more] */
 static void parse_address(struct parser *p, struct ptx_operand *out, unsigned nesting)
 {
-    expect(p, '[');
+    parse_expect(p, '[');
     out->kind = PTX_ADDRESS;
     if (p->token.kind == TOKEN_NAME) {
         struct token at = p->token;
@@ -230,22 +230,22 @@ static void parse_address(struct parser *p, struct ptx_operand *out, unsigned ne
         out->func = base.func;
         out->list = base.list;
         out->name = base.name;
-        if (is_punct(p, '+') || is_punct(p, '-'))
-            out->offset = (int64_t)expect_int(p);
+        if (token_is(p, '+') || token_is(p, '-'))
+            out->offset = (int64_t)parse_int(p);
     } else {
-        out->bits = expect_int(p);
+        out->bits = parse_int(p);
     }
-    if (accept(p, ','))
+    if (parse_take(p, ','))
         parse_parts(p, out, ']', 's', nesting);
-    expect(p, ']');
+    parse_expect(p, ']');
 }
 
 static void parse_number(struct parser *p, struct ptx_operand *out)
 {
     bool minus = false, inverted = false;
-    while (is_punct(p, '-') || is_punct(p, '+') || is_punct(p, '~')) {
-        minus ^= is_punct(p, '-');
-        inverted ^= is_punct(p, '~');
+    while (token_is(p, '-') || token_is(p, '+') || token_is(p, '~')) {
+        minus ^= token_is(p, '-');
+        inverted ^= token_is(p, '~');
         lex_next(p);
     }
     out->bits = p->token.bits;
@@ -275,11 +275,11 @@ static void parse_operand(struct parser *p, struct ptx_operand *out, char role, 
     *out = (struct ptx_operand){.begin = p->token.begin, .reg = PTX_NO_REG};
     if (nesting > 4)
         parse_fail(p, KG_LIMIT, "operands nest too deeply");
-    if (accept(p, '!'))
+    if (parse_take(p, '!'))
         out->negated = true;
     if (p->token.kind == TOKEN_NAME) {
         parse_named(p, out, role);
-        if (is_punct(p, '|') && (out->kind == PTX_REG || out->kind == PTX_SINK)) {
+        if (token_is(p, '|') && (out->kind == PTX_REG || out->kind == PTX_SINK)) {
             struct ptx_operand *parts = parse_alloc(p, 2 * sizeof *parts);
             if (!parts)
                 return;
@@ -293,11 +293,11 @@ static void parse_operand(struct parser *p, struct ptx_operand *out, char role, 
                                         .parts = parts,
                                         .part_count = 2};
         }
-    } else if (accept(p, '{')) {
+    } else if (parse_take(p, '{')) {
         out->kind = PTX_VECTOR;
         parse_parts(p, out, '}', role, nesting);
-        expect(p, '}');
-    } else if (is_punct(p, '[')) {
+        parse_expect(p, '}');
+    } else if (token_is(p, '[')) {
         parse_address(p, out, nesting);
     } else {
         parse_number(p, out);
@@ -318,10 +318,10 @@ static void parse_call_list(struct parser *p)
 {
     struct ptx_operand list = {
         .kind = PTX_LIST, .reg = PTX_NO_REG, .begin = p->token.begin, .end = p->token.begin};
-    if (accept(p, '(')) {
+    if (parse_take(p, '(')) {
         parse_parts(p, &list, ')', 's', 0);
         list.end = p->token.end;
-        expect(p, ')');
+        parse_expect(p, ')');
     }
     push_operand(p, &list);
 }
@@ -330,17 +330,17 @@ static void parse_call_list(struct parser *p)
 static void parse_call(struct parser *p)
 {
     struct ptx_operand operand;
-    bool results = is_punct(p, '(');
+    bool results = token_is(p, '(');
     parse_call_list(p);
     if (results)
-        expect(p, ',');
+        parse_expect(p, ',');
     parse_operand(p, &operand, 'f', 0);
     push_operand(p, &operand);
-    bool more = accept(p, ',');
-    bool arguments = more && is_punct(p, '(');
+    bool more = parse_take(p, ',');
+    bool arguments = more && token_is(p, '(');
     parse_call_list(p);
     if (arguments)
-        more = accept(p, ',');
+        more = parse_take(p, ',');
     if (more) {
         parse_operand(p, &operand, 't', 0);
         push_operand(p, &operand);
@@ -354,15 +354,15 @@ void parse_operands(struct parser *p, const struct ptx_form *form)
         parse_call(p);
         return;
     }
-    while (p->token.kind != TOKEN_END && !is_punct(p, ';')) {
+    while (p->token.kind != TOKEN_END && !token_is(p, ';')) {
         struct ptx_operand operand;
         parse_operand(p, &operand, *roles, 0);
         push_operand(p, &operand);
         if (roles[1])
             roles++;
-        if (!accept(p, ','))
+        if (!parse_take(p, ','))
             break;
     }
-    if (p->status == KG_OK && !is_punct(p, ';'))
+    if (p->status == KG_OK && !token_is(p, ';'))
         parse_fail(p, KG_BAD_INPUT, "';' expected");
 }

@@ -7,41 +7,41 @@
 
 /* ---- small words of the parser --------------------------------------------------------------- */
 
-struct ptx_place place_of(const struct token *token)
+struct ptx_place token_place(const struct token *token)
 {
     return (struct ptx_place){token->begin, token->end, token->line, token->column};
 }
 
-bool is_punct(const struct parser *p, char c)
+bool token_is(const struct parser *p, char c)
 {
     return p->token.kind == TOKEN_PUNCT && p->text[p->token.begin] == c;
 }
 
-bool is_directive(const struct parser *p, const char *word)
+bool token_is_word(const struct parser *p, const char *word)
 {
     return p->token.kind == TOKEN_DIRECTIVE && !strcmp(p->token.name->text, word);
 }
 
-bool accept(struct parser *p, char c)
+bool parse_take(struct parser *p, char c)
 {
-    if (!is_punct(p, c))
+    if (!token_is(p, c))
         return false;
     lex_next(p);
     return true;
 }
 
-void expect(struct parser *p, char c)
+void parse_expect(struct parser *p, char c)
 {
-    if (!accept(p, c))
+    if (!parse_take(p, c))
         parse_fail(p, KG_BAD_INPUT, "'%c' expected", c);
 }
 
-uint64_t expect_int(struct parser *p)
+uint64_t parse_int(struct parser *p)
 {
     bool negative = false, inverted = false;
-    while (is_punct(p, '-') || is_punct(p, '~') || is_punct(p, '+')) {
-        negative ^= is_punct(p, '-');
-        inverted ^= is_punct(p, '~');
+    while (token_is(p, '-') || token_is(p, '~') || token_is(p, '+')) {
+        negative ^= token_is(p, '-');
+        inverted ^= token_is(p, '~');
         lex_next(p);
     }
     if (p->token.kind != TOKEN_INT) {
@@ -54,7 +54,7 @@ uint64_t expect_int(struct parser *p)
     return negative ? 0 - bits : bits;
 }
 
-struct name *expect_name(struct parser *p)
+struct name *parse_name(struct parser *p)
 {
     struct name *name = p->token.name;
     if (p->token.kind != TOKEN_NAME) {
@@ -84,27 +84,27 @@ static void pend_label(struct parser *p, struct name *name, const struct token *
 }
 
 /* .reg .type name, prefix<n>, ...; */
-void parse_reg_declaration(struct parser *p)
+static void parse_reg_declaration(struct parser *p)
 {
     uint8_t type = 0, vector = 0;
     for (lex_next(p); p->token.kind == TOKEN_DIRECTIVE; lex_next(p)) {
-        uint8_t found = type_of(p);
+        uint8_t found = token_type(p);
         if (found)
             type = found;
-        else if (is_directive(p, "v2") || is_directive(p, "v4"))
-            vector = is_directive(p, "v2") ? 2 : 4;
+        else if (token_is_word(p, "v2") || token_is_word(p, "v4"))
+            vector = token_is_word(p, "v2") ? 2 : 4;
         else
             break;
     }
     if (!type)
         parse_fail(p, KG_BAD_INPUT, "type of registers expected");
     do {
-        struct name *name = expect_name(p);
+        struct name *name = parse_name(p);
         uint64_t count = 1;
-        bool range = accept(p, '<');
+        bool range = parse_take(p, '<');
         if (range) {
-            count = expect_int(p);
-            expect(p, '>');
+            count = parse_int(p);
+            parse_expect(p, '>');
         }
         if (p->status == KG_OK && count > UINT32_MAX)
             parse_fail(p, KG_LIMIT, "too many registers");
@@ -117,8 +117,8 @@ void parse_reg_declaration(struct parser *p)
             return;
         *slot = decl;
         add_stmt(p, PTX_STMT_REG, p->reg_decls.count - 1);
-    } while (accept(p, ','));
-    expect(p, ';');
+    } while (parse_take(p, ','));
+    parse_expect(p, ';');
 }
 
 /* An operation that the table does not know: operands if they read like others', else just text. */
@@ -139,7 +139,7 @@ static const char *parse_opaque(struct parser *p, const struct ptx_form *form)
     p->line_start = line_start;
     p->token = token;
     p->scratch.count = scratch;
-    while (p->token.kind != TOKEN_END && !is_punct(p, ';'))
+    while (p->token.kind != TOKEN_END && !token_is(p, ';'))
         lex_next(p);
     char *text =
         arena_copy(&p->module->arena, p->text + token.begin, p->previous_end - token.begin);
@@ -160,11 +160,12 @@ static void pend_operands(struct parser *p, struct ptx_operand *operands, uint32
 
 static void parse_instruction(struct parser *p)
 {
-    struct ptx_instr instr = {.guard = PTX_NO_REG, .scope = p->scope, .place = place_of(&p->token)};
-    if (accept(p, '@')) {
-        instr.guard_negated = accept(p, '!');
+    struct ptx_instr instr = {
+        .guard = PTX_NO_REG, .scope = p->scope, .place = token_place(&p->token)};
+    if (parse_take(p, '@')) {
+        instr.guard_negated = parse_take(p, '!');
         struct token guard = p->token;
-        struct name *name = expect_name(p);
+        struct name *name = parse_name(p);
         if (name && p->status == KG_OK) {
             struct token after = p->token;
             p->token = guard;
@@ -191,7 +192,7 @@ static void parse_instruction(struct parser *p)
     if (count > UINT16_MAX)
         parse_fail(p, KG_LIMIT, "too many operands");
     instr.place.end = p->token.end;
-    expect(p, ';');
+    parse_expect(p, ';');
     struct ptx_operand *operands = parse_alloc(p, sizeof *operands * (count + 1));
     struct ptx_instr *slot = growing_add(p, &p->instrs, sizeof *slot);
     p->scratch.count = first;
@@ -216,7 +217,7 @@ static void parse_prototype(struct parser *p, struct ptx_list *list)
     for (int i = 0; i < 2 && p->status == KG_OK; i++) {
         struct ptx_var **out = i ? &list->params : &list->results;
         count = 0;
-        if (is_punct(p, '(')) {
+        if (token_is(p, '(')) {
             parse_params(p, &params, &count, &bytes);
             *out = parse_alloc(p, sizeof **out * (count + 1));
             for (uint32_t k = 0; *out && k < count; k++)
@@ -224,10 +225,10 @@ static void parse_prototype(struct parser *p, struct ptx_list *list)
         }
         *(i ? &list->param_count : &list->result_count) = count;
         if (!i)
-            expect_name(p); /* _ */
+            parse_name(p); /* _ */
     }
     while (p->token.kind == TOKEN_DIRECTIVE) {
-        list->noreturn |= is_directive(p, "noreturn");
+        list->noreturn |= token_is_word(p, "noreturn");
         lex_next(p);
         if (p->token.kind == TOKEN_INT)
             lex_next(p);
@@ -242,8 +243,8 @@ static void parse_targets(struct parser *p, struct ptx_list *list)
         struct token *token = growing_add(p, &names, sizeof *token);
         if (token)
             *token = p->token;
-        expect_name(p);
-    } while (accept(p, ','));
+        parse_name(p);
+    } while (parse_take(p, ','));
     struct token *tokens = growing_take(p, &names, sizeof *tokens, &list->count);
     free(names.data);
     if (list->kind == PTX_BRANCH_TARGETS)
@@ -268,16 +269,16 @@ static void parse_list(struct parser *p, struct name *name)
     if (!list)
         return;
     list->name = name->text;
-    list->kind = is_directive(p, "callprototype") ? PTX_PROTOTYPE
-                 : is_directive(p, "calltargets") ? PTX_CALL_TARGETS
-                                                  : PTX_BRANCH_TARGETS;
+    list->kind = token_is_word(p, "callprototype") ? PTX_PROTOTYPE
+                 : token_is_word(p, "calltargets") ? PTX_CALL_TARGETS
+                                                   : PTX_BRANCH_TARGETS;
     lex_next(p);
     if (list->kind == PTX_PROTOTYPE)
         parse_prototype(p, list);
     else
         parse_targets(p, list);
-    expect(p, ';');
-    struct binding *binding = bind(p, name, BIND_LIST);
+    parse_expect(p, ';');
+    struct binding *binding = name_bind(p, name, BIND_LIST);
     slot = growing_add(p, &p->lists, sizeof *slot);
     if (!binding || !slot)
         return;
@@ -288,10 +289,10 @@ static void parse_list(struct parser *p, struct name *name)
 static void parse_label(struct parser *p)
 {
     struct token at = p->token;
-    struct name *name = expect_name(p);
-    expect(p, ':');
-    if (is_directive(p, "callprototype") || is_directive(p, "calltargets") ||
-        is_directive(p, "branchtargets")) {
+    struct name *name = parse_name(p);
+    parse_expect(p, ':');
+    if (token_is_word(p, "callprototype") || token_is_word(p, "calltargets") ||
+        token_is_word(p, "branchtargets")) {
         parse_list(p, name);
         return;
     }
@@ -304,12 +305,12 @@ static void parse_label(struct parser *p)
         return;
     }
     struct ptx_label *label = growing_add(p, &p->labels, sizeof *label);
-    struct binding *binding = bind(p, name, BIND_LABEL);
+    struct binding *binding = name_bind(p, name, BIND_LABEL);
     if (!label || !binding)
         return;
     binding->label = p->labels.count - 1;
     *label = (struct ptx_label){
-        .name = name->text, .instr = p->instrs.count, .scope = p->scope, .place = place_of(&at)};
+        .name = name->text, .instr = p->instrs.count, .scope = p->scope, .place = token_place(&at)};
     add_stmt(p, PTX_STMT_LABEL, p->labels.count - 1);
 }
 
@@ -342,12 +343,12 @@ static void body_line(struct parser *p, const char *text)
 
 static void parse_directive(struct parser *p)
 {
-    int space = space_of(p);
+    int space = token_space(p);
     if (space == PTX_SPACE_reg)
         parse_reg_declaration(p);
     else if (space > 0)
-        parse_variables(p, PTX_LOCAL, place_of(&p->token));
-    else if (is_directive(p, "loc") || is_directive(p, "file"))
+        parse_variables(p, PTX_LOCAL, token_place(&p->token));
+    else if (token_is_word(p, "loc") || token_is_word(p, "file"))
         body_line(p, lex_rest_of_line(p));
     else
         body_line(p, lex_statement(p));
@@ -355,11 +356,11 @@ static void parse_directive(struct parser *p)
 
 static void parse_statement(struct parser *p)
 {
-    if (is_punct(p, '{')) {
+    if (token_is(p, '{')) {
         scope_open(p);
         open_brace(p);
         add_stmt(p, PTX_STMT_OPEN, p->scope);
-    } else if (is_punct(p, '}')) {
+    } else if (token_is(p, '}')) {
         add_stmt(p, PTX_STMT_CLOSE, p->scope);
         close_brace(p);
         scope_close(p);
@@ -368,7 +369,7 @@ static void parse_statement(struct parser *p)
         parse_directive(p);
     } else if (p->token.kind == TOKEN_NAME && lex_colon_follows(p)) {
         parse_label(p);
-    } else if (!accept(p, ';')) {
+    } else if (!parse_take(p, ';')) {
         parse_instruction(p);
     }
 }
@@ -379,7 +380,7 @@ void parse_body(struct parser *p)
     func->body_begin = p->token.begin;
     p->scope = 0;
     open_brace(p);
-    while (p->token.kind != TOKEN_END && !(is_punct(p, '}') && p->depth == 1))
+    while (p->token.kind != TOKEN_END && !(token_is(p, '}') && p->depth == 1))
         parse_statement(p);
     if (p->status == KG_OK && p->token.kind == TOKEN_END)
         parse_fail(p, KG_BAD_INPUT, "the text ends inside %.100s", func->name);

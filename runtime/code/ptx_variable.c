@@ -8,7 +8,7 @@ enum { INIT_DEPTH = 16, PARAM_BYTES = 1 << 30 };
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
 
-struct binding *bind(struct parser *p, struct name *name, int kind)
+struct binding *name_bind(struct parser *p, struct name *name, int kind)
 {
     struct binding *binding = parse_alloc(p, sizeof *binding);
     if (!binding || !name)
@@ -66,7 +66,7 @@ void scope_close(struct parser *p)
 
 /* ---- variables ------------------------------------------------------------------------------- */
 
-uint8_t type_of(struct parser *p)
+uint8_t token_type(struct parser *p)
 {
     if (p->token.kind == TOKEN_DIRECTIVE)
         for (unsigned type = 1; type < PTX_TYPE_COUNT; type++)
@@ -75,7 +75,7 @@ uint8_t type_of(struct parser *p)
     return PTX_TYPE_none;
 }
 
-int space_of(const struct parser *p)
+int token_space(const struct parser *p)
 {
     if (p->token.kind == TOKEN_DIRECTIVE)
         for (int space = PTX_SPACE_global; space <= PTX_SPACE_tex; space++)
@@ -86,7 +86,7 @@ int space_of(const struct parser *p)
 
 static uint8_t vector_of(const struct parser *p)
 {
-    return is_directive(p, "v2") ? 2 : is_directive(p, "v4") ? 4 : is_directive(p, "v8") ? 8 : 0;
+    return token_is_word(p, "v2") ? 2 : token_is_word(p, "v4") ? 4 : token_is_word(p, "v8") ? 8 : 0;
 }
 
 static uint64_t element_bytes(const struct ptx_var *var)
@@ -98,32 +98,32 @@ static uint64_t element_bytes(const struct ptx_var *var)
 static void variable_attributes(struct parser *p, struct ptx_var *var)
 {
     while (p->token.kind == TOKEN_DIRECTIVE) {
-        uint8_t vector = vector_of(p), type = type_of(p);
+        uint8_t vector = vector_of(p), type = token_type(p);
         if (vector || type) {
             var->vector = vector ? vector : var->vector;
             var->type = type ? type : var->type;
             lex_next(p);
-        } else if (is_directive(p, "align")) {
+        } else if (token_is_word(p, "align")) {
             lex_next(p);
-            uint64_t align = expect_int(p);
+            uint64_t align = parse_int(p);
             if (p->status == KG_OK && (!align || align & (align - 1) || align > 65536))
                 parse_fail(p, KG_BAD_INPUT, "alignment is no power of two up to 65536");
             *(var->pointer ? &var->ptr_align : &var->declared_align) = (uint32_t)align;
-        } else if (is_directive(p, "ptr")) {
+        } else if (token_is_word(p, "ptr")) {
             var->pointer = true;
             lex_next(p);
-            int space = space_of(p);
+            int space = token_space(p);
             if (space > 0) {
                 var->ptr_space = (uint8_t)space;
                 lex_next(p);
             }
-        } else if (is_directive(p, "attribute")) {
+        } else if (token_is_word(p, "attribute")) {
             lex_next(p);
-            expect(p, '(');
-            var->managed |= is_directive(p, "managed");
-            while (p->token.kind != TOKEN_END && !is_punct(p, ')'))
+            parse_expect(p, '(');
+            var->managed |= token_is_word(p, "managed");
+            while (p->token.kind != TOKEN_END && !token_is(p, ')'))
                 lex_next(p);
-            expect(p, ')');
+            parse_expect(p, ')');
         } else {
             parse_fail(p, KG_BAD_INPUT, "unexpected .%.100s in a declaration", p->token.name->text);
         }
@@ -136,16 +136,16 @@ static void variable_attributes(struct parser *p, struct ptx_var *var)
 static void variable_name(struct parser *p, struct ptx_var *var)
 {
     struct token at = p->token;
-    struct name *name = expect_name(p);
+    struct name *name = parse_name(p);
     var->name = name ? name->text : "";
     var->element_count = 1;
-    while (accept(p, '[')) {
+    while (parse_take(p, '[')) {
         uint64_t dim = 0;
-        if (is_punct(p, ']'))
+        if (token_is(p, ']'))
             var->unsized = true;
         else
-            dim = expect_int(p);
-        expect(p, ']');
+            dim = parse_int(p);
+        parse_expect(p, ']');
         if (var->dim_count == 8) {
             parse_fail(p, KG_LIMIT, "too many dimensions");
             return;
@@ -162,7 +162,7 @@ static void variable_name(struct parser *p, struct ptx_var *var)
         var->size = 0;
     uint32_t natural = (uint32_t)element_bytes(var);
     var->align = var->declared_align ? var->declared_align : natural ? natural : 1;
-    var->place = place_of(&at);
+    var->place = token_place(&at);
 }
 
 /* ---- initialisers ---------------------------------------------------------------------------- */
@@ -199,11 +199,11 @@ static bool filling_room(struct parser *p, struct filling *f, uint64_t bytes)
 /* symbol, generic(symbol), each with + or - integer */
 static void fill_symbol(struct parser *p, struct ptx_reloc *reloc)
 {
-    struct name *name = expect_name(p);
-    if (name && !strcmp(name->text, "generic") && accept(p, '(')) {
+    struct name *name = parse_name(p);
+    if (name && !strcmp(name->text, "generic") && parse_take(p, '(')) {
         reloc->generic = true;
-        name = expect_name(p);
-        expect(p, ')');
+        name = parse_name(p);
+        parse_expect(p, ')');
     }
     if (!name || p->status != KG_OK)
         return;
@@ -213,8 +213,8 @@ static void fill_symbol(struct parser *p, struct ptx_reloc *reloc)
         reloc->func = name->binding->func;
     else
         parse_fail(p, KG_BAD_INPUT, "%.100s is not declared", name->text);
-    if (is_punct(p, '+') || is_punct(p, '-'))
-        reloc->addend = (int64_t)expect_int(p);
+    if (token_is(p, '+') || token_is(p, '-'))
+        reloc->addend = (int64_t)parse_int(p);
 }
 
 static void fill_reloc(struct parser *p, struct filling *f, uint64_t offset, unsigned size,
@@ -229,9 +229,9 @@ static void fill_reloc(struct parser *p, struct filling *f, uint64_t offset, uns
         parse_fail(p, KG_LIMIT, "initialiser too long");
     if (mask) {
         reloc->shift = (uint8_t)__builtin_ctzll(mask);
-        expect(p, '(');
+        parse_expect(p, '(');
         fill_symbol(p, reloc);
-        expect(p, ')');
+        parse_expect(p, ')');
     } else {
         fill_symbol(p, reloc);
     }
@@ -241,13 +241,13 @@ static void fill_reloc(struct parser *p, struct filling *f, uint64_t offset, uns
 static uint64_t number_bits(struct parser *p, uint8_t type)
 {
     bool negative = false;
-    while (is_punct(p, '-') || is_punct(p, '+')) {
-        negative ^= is_punct(p, '-');
+    while (token_is(p, '-') || token_is(p, '+')) {
+        negative ^= token_is(p, '-');
         lex_next(p);
     }
     uint8_t kind = p->token.kind;
     if (kind != TOKEN_F32 && kind != TOKEN_F64) {
-        uint64_t bits = expect_int(p);
+        uint64_t bits = parse_int(p);
         bits = negative ? 0 - bits : bits;
         if (ptx_types[type].class != PTX_FLOAT || ptx_types[type].bits < 32)
             return bits;
@@ -300,7 +300,7 @@ static void fill_element(struct parser *p, struct filling *f)
     }
     bool may_be_mask = p->token.kind == TOKEN_INT;
     uint64_t bits = number_bits(p, f->var->type);
-    if (may_be_mask && is_punct(p, '(') && bits)
+    if (may_be_mask && token_is(p, '(') && bits)
         fill_reloc(p, f, offset, size, bits);
     else
         memcpy(f->image + offset, &bits, size);
@@ -313,12 +313,12 @@ static void fill_braces(struct parser *p, struct filling *f, unsigned depth)
     uint64_t stride = var->vector ? var->vector : 1;
     for (unsigned d = depth + 1; d < var->dim_count; d++)
         stride *= var->dims[d]; /* no overflow: variable_name has checked the whole product */
-    expect(p, '{');
+    parse_expect(p, '{');
     if (depth > INIT_DEPTH)
         parse_fail(p, KG_LIMIT, "initialiser nests too deeply");
     uint64_t start = f->at;
-    for (uint64_t i = 0; p->token.kind != TOKEN_END && !is_punct(p, '}'); i++) {
-        if (is_punct(p, '{')) {
+    for (uint64_t i = 0; p->token.kind != TOKEN_END && !token_is(p, '}'); i++) {
+        if (token_is(p, '{')) {
             if (__builtin_mul_overflow(i, stride, &f->at) ||
                 __builtin_add_overflow(f->at, start, &f->at))
                 parse_fail(p, KG_LIMIT, "initialiser too long");
@@ -326,10 +326,10 @@ static void fill_braces(struct parser *p, struct filling *f, unsigned depth)
         } else {
             fill_element(p, f);
         }
-        if (!accept(p, ','))
+        if (!parse_take(p, ','))
             break;
     }
-    expect(p, '}');
+    parse_expect(p, '}');
 }
 
 static void parse_initialiser(struct parser *p, struct ptx_var *var)
@@ -337,14 +337,14 @@ static void parse_initialiser(struct parser *p, struct ptx_var *var)
     if (ptx_types[var->type].class == PTX_OPAQUE) { /* samplers: nothing we use */
         unsigned nesting = 0;
         do {
-            nesting += is_punct(p, '{');
-            nesting -= is_punct(p, '}') && nesting;
+            nesting += token_is(p, '{');
+            nesting -= token_is(p, '}') && nesting;
             lex_next(p);
-        } while (p->token.kind != TOKEN_END && (nesting || !is_punct(p, ';')));
+        } while (p->token.kind != TOKEN_END && (nesting || !token_is(p, ';')));
         return;
     }
     struct filling f = {.var = var};
-    if (is_punct(p, '{'))
+    if (token_is(p, '{'))
         fill_braces(p, &f, 0);
     else
         fill_element(p, &f);
@@ -385,13 +385,13 @@ static void variable_add(struct parser *p, struct ptx_var *var)
 
 void parse_variables(struct parser *p, uint8_t linkage, struct ptx_place start)
 {
-    int space = space_of(p);
+    int space = token_space(p);
     struct ptx_var first = {.space = (uint8_t)space, .linkage = linkage, .scope = p->scope};
     lex_next(p);
-    if (is_punct(p, '[')) { /* .const[bank] of old PTX */
+    if (token_is(p, '[')) { /* .const[bank] of old PTX */
         lex_next(p);
-        expect_int(p);
-        expect(p, ']');
+        parse_int(p);
+        parse_expect(p, ']');
     }
     variable_attributes(p, &first);
     do {
@@ -402,16 +402,16 @@ void parse_variables(struct parser *p, uint8_t linkage, struct ptx_place start)
         struct name *name = p->token.name;
         variable_name(p, var);
         var->place.begin = start.begin;
-        struct binding *binding = p->status == KG_OK ? bind(p, name, BIND_VAR) : NULL;
+        struct binding *binding = p->status == KG_OK ? name_bind(p, name, BIND_VAR) : NULL;
         if (!binding)
             return;
         binding->var = var;
-        if (accept(p, '='))
+        if (parse_take(p, '='))
             parse_initialiser(p, var);
         var->place.end = p->token.end;
         variable_add(p, var);
-    } while (accept(p, ','));
-    expect(p, ';');
+    } while (parse_take(p, ','));
+    parse_expect(p, ';');
 }
 
 /* ---- parameters -------------- ----------------------------------------------------------------
@@ -420,7 +420,7 @@ void parse_variables(struct parser *p, uint8_t linkage, struct ptx_place start)
 static struct ptx_var *parse_param(struct parser *p)
 {
     struct ptx_var *var = parse_alloc(p, sizeof *var);
-    int space = space_of(p);
+    int space = token_space(p);
     if (!var)
         return NULL;
     if (space != PTX_SPACE_param && space != PTX_SPACE_reg) {
@@ -438,7 +438,7 @@ static struct ptx_var *parse_param(struct parser *p)
     struct binding *binding = NULL;
     if (var->is_register)
         reg_declare(p, name, var->type, var->vector, false, 1);
-    else if ((binding = bind(p, name, BIND_VAR)))
+    else if ((binding = name_bind(p, name, BIND_VAR)))
         binding->var = var;
     if (var->is_register && p->func)
         var->reg = reg_number(p, name);
@@ -449,8 +449,8 @@ void parse_params(struct parser *p, struct ptx_var ***out, uint32_t *count, uint
 {
     struct growing params = {0};
     uint64_t offset = 0;
-    expect(p, '(');
-    while (p->token.kind != TOKEN_END && !is_punct(p, ')')) {
+    parse_expect(p, '(');
+    while (p->token.kind != TOKEN_END && !token_is(p, ')')) {
         struct ptx_var *var = parse_param(p), **slot = growing_add(p, &params, sizeof *slot);
         if (!var || !slot)
             break;
@@ -460,10 +460,10 @@ void parse_params(struct parser *p, struct ptx_var ***out, uint32_t *count, uint
         offset += var->size;
         if (offset > PARAM_BYTES)
             parse_fail(p, KG_LIMIT, "parameters too large");
-        if (!accept(p, ','))
+        if (!parse_take(p, ','))
             break;
     }
-    expect(p, ')');
+    parse_expect(p, ')');
     *bytes = (uint32_t)offset;
     *out = growing_take(p, &params, sizeof **out, count);
     free(params.data);
