@@ -179,6 +179,16 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
     return real.cuCtxDestroy_v2(ctx);
 }
 
+/* May end the context: its count is not ours to know. One that lives on is met again, and its
+ * functions are looked up again or run as originals. */
+CUresult cuCtxDetach(CUcontext ctx)
+{
+    NEED(cuCtxDetach);
+    if (ctx && watching())
+        dying(ctx);
+    return real.cuCtxDetach(ctx);
+}
+
 /* A runtime may make its contexts past our hooks; here, or at a load, they are met at the latest.
  */
 static CUresult current(CUresult result)

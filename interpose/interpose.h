@@ -28,10 +28,13 @@ static inline bool watching(void)
     return app_active() && !inside_kgenrt;
 }
 
-/* At the start of a hook: returns from it where the driver lacks the entry. */
+/* At the start of a hook: returns from it where there is no driver (a weak reference that found us)
+ * or the driver lacks the entry. */
 #define NEED(symbol)                                                                               \
     do {                                                                                           \
-        if (!real.symbol && (!driver_ready() || !real.symbol))                                     \
+        if (!real.symbol && !driver_ready())                                                       \
+            return CUDA_ERROR_NO_DEVICE;                                                           \
+        if (!real.symbol)                                                                          \
             return CUDA_ERROR_NOT_SUPPORTED;                                                       \
     } while (0)
 

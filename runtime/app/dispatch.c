@@ -100,7 +100,7 @@ static void *const *arguments_of(const struct kernel *kernel, const struct launc
                                  void *space[static LAUNCH_PARAMS])
 {
     if (launch->params)
-        return launch->params;
+        return launch->extra ? NULL : launch->params; /* both: the driver says what is wrong */
     if (kernel->param_count > LAUNCH_PARAMS)
         return NULL;
     for (unsigned i = 0; i < kernel->param_count; i++)

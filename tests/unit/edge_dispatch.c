@@ -193,6 +193,10 @@ static void packed_arguments(void)
     CHECK(launch_argument(&kernel, &launch, 3) == NULL);
     CHECK(reason() == REFUSED_ATTRIBUTES && dispatch_launch(&kernel, &launch) == CUDA_SUCCESS);
     CHECK(seen.originals == 1);
+    size = 32;
+    launch.params = arguments; /* both forms at once: the driver's to refuse */
+    CHECK(reason() == REFUSED_ATTRIBUTES);
+    launch.params = NULL;
     extra[0] = (void *)0x77;
     size = 32;
     CHECK(launch_argument(&kernel, &launch, 0) == NULL);
