@@ -22,6 +22,14 @@ struct segment {
     struct segment *next;
 };
 
+/* A block and its place in a list, which is there for the leak checker alone: the table that holds
+ * the address lies in a mapping that it does not look into. */
+struct node {
+    struct memory_block block;
+    struct node *next, **link;
+};
+
+static struct node *nodes;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct segment *segments; /* never given back: the process keeps the addresses */
 static uint64_t used, next_id, cursor;
@@ -45,23 +53,30 @@ static int index_of(uint64_t base)
 
 static CUresult enter(struct memory_block block)
 {
-    struct memory_block *copy = malloc(sizeof *copy);
-    if (!copy)
+    struct node *node = malloc(sizeof *node);
+    if (!node)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *copy = block;
-    copy->id = ++next_id;
-    uint64_t flags = (uintptr_t)copy | (block.writable ? TABLE_WRITABLE : 0);
-    if (table_insert((struct table_row){block.base, block.size, flags}))
-        return CUDA_SUCCESS;
-    free(copy);
-    return CUDA_ERROR_INVALID_VALUE;
+    *node = (struct node){block, nodes, &nodes};
+    node->block.id = ++next_id;
+    uint64_t flags = (uintptr_t)node | (block.writable ? TABLE_WRITABLE : 0);
+    if (!table_insert((struct table_row){block.base, block.size, flags})) {
+        free(node);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (nodes)
+        nodes->link = &node->next;
+    nodes = node;
+    return CUDA_SUCCESS;
 }
 
 static void leave(int index)
 {
-    struct memory_block *block = block_of(table_at((unsigned)index));
+    struct node *node = (struct node *)block_of(table_at((unsigned)index)); /* its first member */
     table_remove((unsigned)index);
-    free(block);
+    *node->link = node->next;
+    if (node->next)
+        node->next->link = node->link;
+    free(node);
 }
 
 static struct segment *segment_add(uint64_t size)
