@@ -47,16 +47,20 @@ static struct {
 /* ---- the pinned memory --------------------------------------------------------------------------
  */
 
-/* Memory that this process may have: the machine's, or its control group's. */
+/* Memory that this process may have: the machine's, or its control group's (version 2 or 1). */
 static uint64_t memory_limit(void)
 {
+    static const char *const files[] = {"/sys/fs/cgroup/memory.max",
+                                        "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
     uint64_t limit = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    FILE *file = fopen("/sys/fs/cgroup/memory.max", "re");
-    unsigned long long group;
-    if (file && fscanf(file, "%llu", &group) == 1 && group < limit) /* "max" is no number */
-        limit = group;
-    if (file)
-        fclose(file);
+    for (int i = 0; i < 2; i++) {
+        unsigned long long group;
+        FILE *file = fopen(files[i], "re");
+        if (file && fscanf(file, "%llu", &group) == 1 && group < limit) /* "max" is no number */
+            limit = group;
+        if (file)
+            fclose(file);
+    }
     return limit;
 }
 
