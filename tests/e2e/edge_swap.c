@@ -194,6 +194,35 @@ static void start(CUmodule *module)
     WELL(real.cuMemAlloc_v2(&out, BYTES));
 }
 
+/* A library's kernel is one handle for all contexts, its variant is of the first one only. */
+static void library(void)
+{
+    CUcontext first, second;
+    CUlibrary lib;
+    CUkernel kernel;
+    CUdeviceptr kept[] = {in, out};
+    WELL(real.cuCtxGetCurrent(&first));
+    WELL(real.cuLibraryLoadData(&lib, original, NULL, NULL, 0, NULL, NULL, 0));
+    WELL(real.cuLibraryGetKernel(&kernel, lib, "work"));
+    work = (CUfunction)(void *)kernel; /* as CUDA's own runtime launches it */
+    fill();
+    CHECK(launch(4, out, 2) == 'v');
+    WELL(real.cuCtxCreate_v2(&second, 0, 0));
+    WELL(real.cuMemAlloc_v2(&in, BYTES));
+    WELL(real.cuMemAlloc_v2(&out, BYTES));
+    fill();
+    CHECK(launch(4, out, 2) == 'o');
+    WELL(real.cuCtxSetCurrent(first));
+    in = kept[0];
+    out = kept[1];
+    fill();
+    CHECK(launch(4, out, 2) == 'v');
+    WELL(real.cuCtxDestroy_v2(second));
+    WELL(real.cuCtxSetCurrent(first));
+    CHECK(launch(4, out, 2) == 'v');
+    WELL(real.cuLibraryUnload(lib));
+}
+
 static int program(void)
 {
     CUmodule module;
@@ -219,6 +248,7 @@ static int program(void)
     fill();
     CHECK(launch(4, out, 2) == 'v');
     WELL(real.cuModuleUnload(module));
+    library();
     WELL(real.cuDevicePrimaryCtxRelease_v2(0));
     return test_result();
 }
