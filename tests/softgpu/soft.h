@@ -138,7 +138,7 @@ CUresult memory_leave(uint64_t base, enum memory_kind kind);
 bool memory_find(uint64_t address, struct memory_block *out);
 /* True when [address, address + size) is live device memory as a whole. */
 bool memory_covers(uint64_t address, uint64_t size, bool write);
-/* True when address lies where device addresses come from: what is not live there is a mistake. */
+/* True when address lies in what was taken for device addresses: not live, it is a mistake. */
 bool memory_is_device_address(uint64_t address);
 /* Counts device memory that is taken by other means; false when there is no room. */
 bool memory_charge(uint64_t size);

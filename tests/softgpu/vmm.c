@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define WINDOW ((uint64_t)0x7ec000000000)
-#define WINDOW_END ((uint64_t)0x7efe00000000)
+#define WINDOW_END ((uint64_t)0x7ef000000000) /* above it the system may map its own */
 #define HINT_ALIGN ((uint64_t)32 << 20)
 #define GRANULE ((uint64_t)2 << 20)
 
