@@ -210,6 +210,11 @@ static kg_status allowed(struct cuda *cuda)
 static kg_status open_context(struct cuda *cuda)
 {
     CUcontext context;
+    /* waiting must not cost the app a processor */
+    if (!real.cuDevicePrimaryCtxSetFlags_v2 ||
+        real.cuDevicePrimaryCtxSetFlags_v2(cuda->handle, CU_CTX_SCHED_BLOCKING_SYNC) !=
+            CUDA_SUCCESS)
+        log_line(KG_DEBUG, "replay: waiting by spinning");
     TRY("context", real.cuDevicePrimaryCtxRetain(&context, cuda->handle));
     TRY("context", real.cuCtxSetCurrent(context));
     const struct kg_capture *capture = cuda->capture;

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #define TOOL BUILD_DIR "/kgenrt"
 
@@ -82,20 +83,25 @@ static void spool(void)
     CHECK(write_capture(in_dir("cache/spool/one.kgcap"), false, at, &hardware));
 }
 
+static pid_t start(const char *die)
+{
+    pid_t child = fork();
+    if (child)
+        return child;
+    char makers[KG_PATH + 16];
+    snprintf(makers, sizeof makers, "recorded:%s", in_dir("replies"));
+    setenv("KGENRT_MAKERS", makers, 1);
+    setenv("KGENRT_CACHE", in_dir("cache"), 1);
+    if (die)
+        setenv("KGENRT_TEST_DIE", die, 1);
+    execl(TOOL, "kgenrt", "worker", "--once", NULL);
+    _exit(127);
+}
+
 static int work(const char *die)
 {
     int how = 0;
-    pid_t child = fork();
-    if (!child) {
-        char makers[KG_PATH + 16];
-        snprintf(makers, sizeof makers, "recorded:%s", in_dir("replies"));
-        setenv("KGENRT_MAKERS", makers, 1);
-        setenv("KGENRT_CACHE", in_dir("cache"), 1);
-        if (die)
-            setenv("KGENRT_TEST_DIE", die, 1);
-        execl(TOOL, "kgenrt", "worker", "--once", NULL);
-        _exit(127);
-    }
+    pid_t child = start(die);
     CHECK(waitpid(child, &how, 0) == child);
     return how;
 }
@@ -223,6 +229,33 @@ static void killed(void)
     }
 }
 
+/* Wherever it is killed, the store stays whole and no replay outlives its worker. */
+static void killed_at_random(void)
+{
+    struct found found;
+    fresh();
+    put_reply(&hostile[4]); /* endless: most of the time is in its replay */
+    put_reply(&right);
+    for (unsigned i = 0; i < 20; i++) {
+        struct timespec nap = {0, (long)(random_word(now_ns(), i) % 800000000)};
+        spool();
+        pid_t child = start(NULL);
+        nanosleep(&nap, NULL);
+        kill(child, SIGKILL);
+        CHECK(waitpid(child, NULL, 0) == child);
+        (void)unlink(in_dir("cache/spool/one.kgcap.tries"));
+    }
+    spool();
+    CHECK(work(NULL) == 0);
+    look(&found);
+    CHECK(found.variants == 1 && found.rejections == 1);
+    struct timespec nap = {0, 200000000};
+    nanosleep(&nap, NULL);
+    char command[KG_PATH + 64];
+    snprintf(command, sizeof command, "! grep -lsa '%s/[c]ache/work' /proc/[0-9]*/cmdline", dir);
+    CHECK(system(command) == 0);
+}
+
 int main(int argc, char **argv)
 {
     fixture_device(argv);
@@ -236,6 +269,7 @@ int main(int argc, char **argv)
     published();
     refused();
     killed();
+    killed_at_random();
     shell("rm -rf %s", "");
     return test_result();
 }
