@@ -1,8 +1,9 @@
 /* The model clock of the software GPU. Every operation has a modelled length: a launch costs 2 us
- * and then half a picosecond for each executed thread-instruction; a copy costs 1 us and the bytes
- * over a fixed bandwidth. An operation starts when what it must wait for has ended, and not before
- * the time at which the host had seen the device when it issued it. So the times of a program that
- * issues the same work in the same order are the same in every run, on every machine.
+ * and then 50 picoseconds for each executed thread-instruction (small programs would be all launch
+ * otherwise); a copy costs 1 us and the bytes over a fixed bandwidth. An operation starts when what
+ * it must wait for has ended, and not before the time at which the host had seen the device when it
+ * issued it. So the times of a program that issues the same work in the same order are the same in
+ * every run, on every machine.
  *
  * They order events and tell more work from less. They are no measurement: no performance claim may
  * rest on them. */
@@ -12,7 +13,7 @@ static uint64_t seen; /* guarded by the lock */
 
 uint64_t clock_of_launch(uint64_t instructions)
 {
-    return 2000000 + instructions / 2;
+    return 2000000 + 50 * instructions;
 }
 
 uint64_t clock_of_bytes(uint64_t bytes, bool host)
