@@ -274,11 +274,16 @@ static size_t strayed(struct trial *trial, unsigned run, const unsigned char *go
 {
     struct replay_memory *memory = trial->memory;
     memory_state(memory, trial->seeds[1 + run], false, memory->work);
-    size_t at = 0;
-    while ((at = first_difference(memory->work, got, NULL, at, memory->total)) < memory->total &&
-           memory->written[at])
-        at++;
-    return at;
+    for (size_t at = 0; at < memory->total; at += 8) {
+        uint64_t before, after, written;
+        memcpy(&before, memory->work + at, 8);
+        memcpy(&after, got + at, 8);
+        memcpy(&written, memory->written + at, 8);
+        uint64_t changed = (before ^ after) & ~written;
+        if (changed)
+            return at + (size_t)(__builtin_ctzll(changed) / 8);
+    }
+    return memory->total;
 }
 
 static kg_status gate_memory(struct trial *trial)

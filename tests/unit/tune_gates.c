@@ -159,6 +159,13 @@ static void lazy_when_timed(const float *x, float *y)
         base(x, y);
 }
 
+/* Right through all checks and the warm-up's first launches, then never again. */
+static void lazy_later(const float *x, float *y)
+{
+    if (variant_calls <= 2 + REPEATS + 3)
+        base(x, y);
+}
+
 static void slightly_off(const float *x, float *y)
 {
     base(x, y);
@@ -274,7 +281,7 @@ struct request {
     kernel *original, *variant;
     double ns[2];
     const char *off;
-    bool stale, refuse, spill;
+    bool stale, refuse, spill, noisy;
     double relative;
 };
 
@@ -288,7 +295,7 @@ static int child(const struct request *request, int fd)
                                    .keep = fake_keep,
                                    .restore = fake_restore,
                                    .sample = fake_sample,
-                                   .exact_clock = true,
+                                   .exact_clock = !request->noisy,
                                    .footprint[VARIANT].local_bytes = request->spill ? 8 : 0},
                         .kernels = {request->original, request->variant},
                         .ns = {request->ns[0], request->ns[1]},
@@ -412,6 +419,12 @@ static void honest(void)
     expect("right in place", r, KG_OK, "", "");
     r = (struct request){.original = every_second_byte, .variant = every_second_byte};
     expect("right on bytes", r, KG_OK, "", "");
+    r.noisy = true; /* a clock that has to be asked often */
+    expect("right by a real clock", r, KG_OK, "", "");
+    r.variant = lazy_later;
+    expect("lazy by a real clock", r, KG_REFUSED, "timed", "a timed launch");
+    r.noisy = false;
+    r.variant = every_second_byte;
     r.ns[0] = 1000, r.ns[1] = 990;
     expect("not faster", r, KG_SLOWER, "time", "no gain, ratio 1.01 [1.01, 1.01]");
     r = (struct request){.original = out_of_place, .variant = slightly_off};
