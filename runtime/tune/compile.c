@@ -92,7 +92,9 @@ static _Noreturn void become_child(const struct compilation *c, int output)
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (dup2(c->input, 0) == 0 && dup2(output, 1) == 1 && !chdir(c->folder) &&
+    /* above 2 first: a worker whose standard descriptors are closed got these numbers here */
+    int in = fcntl(c->input, F_DUPFD, 3), out = fcntl(output, F_DUPFD, 3);
+    if (in >= 3 && out >= 3 && dup2(in, 0) == 0 && dup2(out, 1) == 1 && !chdir(c->folder) &&
         !close_range(3, ~0U, CLOSE_RANGE_CLOEXEC))
         execve(c->program, arguments, c->environment);
     _exit(127);
