@@ -269,6 +269,11 @@ CUresult cuCtxDestroy(CUcontext ctx)
     return cuCtxDestroy_v2(ctx);
 }
 
+CUresult cuCtxDetach(CUcontext ctx)
+{
+    return cuCtxDestroy_v2(ctx); /* nobody can attach: there is one reference */
+}
+
 /* ---- current contexts ---- */
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx)

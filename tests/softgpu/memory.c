@@ -214,9 +214,16 @@ void memory_give_all(struct context *context)
 {
     pthread_mutex_lock(&mutex);
     for (int i = (int)table_count() - 1; i >= 0; i--) {
-        const struct memory_block *block = block_of(table_at((unsigned)i));
-        if (block->context == context && block->kind <= MEMORY_MANAGED)
+        const struct memory_block block = *block_of(table_at((unsigned)i));
+        if (block.context != context)
+            continue;
+        if (block.kind <= MEMORY_MANAGED) {
             give(i);
+            continue;
+        }
+        leave(i); /* host memory: what is the caller's stays mapped */
+        if (block.kind == MEMORY_HOST && munmap((void *)(uintptr_t)block.base, block.size))
+            soft_say("cannot give back %llu bytes", (unsigned long long)block.size);
     }
     pthread_mutex_unlock(&mutex);
 }

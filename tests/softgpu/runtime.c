@@ -325,3 +325,8 @@ cudaError_t cudaGetExportTable(const void **ppExportTable, const cudaUUID_t *pEx
                ? runtime_result(driver.cuGetExportTable(ppExportTable, pExportTableId))
                : error;
 }
+
+int runtime_refuse(void)
+{
+    return (int)runtime_error(cudaErrorNotSupported);
+}

@@ -25,6 +25,7 @@ cudaError_t runtime_error(cudaError_t error);
 cudaError_t runtime_kernel(const void *host, CUkernel *out);
 cudaError_t runtime_symbol(const void *host, CUdeviceptr *address, size_t *size);
 cudaError_t runtime_last_error(void); /* without forgetting it */
+int runtime_refuse(void);             /* for runtime_rest.c */
 int runtime_device(void);             /* of this thread */
 
 /* The driver's entry for this stream form. */

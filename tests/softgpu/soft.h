@@ -128,7 +128,7 @@ CUresult memory_take(struct context *context, uint64_t size, uint64_t align, enu
 /* Gives such a block back; CUDA_ERROR_INVALID_VALUE unless address is its first byte and the block
  * is of this kind, or managed where device is asked for. */
 CUresult memory_give(uint64_t address, enum memory_kind kind);
-/* All device and managed blocks of a context that is going. */
+/* All blocks of a context that is going: device, managed and pinned host memory. */
 void memory_give_all(struct context *context);
 /* Enters memory that is mapped already into the table (id is given here), and takes it out again.
  */

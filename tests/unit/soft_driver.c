@@ -84,11 +84,15 @@ static void contexts(void)
     OK(cu.cuCtxGetCurrent(&current));
     CHECK(current == second && second != first);
     CUdeviceptr memory;
+    char own[100];
     OK(cu.cuMemAlloc_v2(&memory, 1000));
+    OK(cu.cuMemHostRegister_v2(own, sizeof own, 0));
     OK(cu.cuCtxDestroy_v2(second));
     OK(cu.cuCtxGetCurrent(&current));
     CHECK(current == first);
     GIVES(CUDA_ERROR_INVALID_VALUE, cu.cuMemFree_v2(memory)); /* it went with its context */
+    OK(cu.cuMemHostRegister_v2(own, sizeof own, 0)); /* and so did this registration */
+    OK(cu.cuMemHostUnregister(own));
     GIVES(CUDA_ERROR_INVALID_CONTEXT, cu.cuCtxPushCurrent_v2(second));
     GIVES(CUDA_ERROR_INVALID_CONTEXT, cu.cuCtxDestroy_v2(first));
     OK(cu.cuDevicePrimaryCtxGetState(0, &flags, &active));
@@ -423,8 +427,8 @@ static void clock_counts(void)
     vadd_make(&large, 200000);
     few = timed(function, &small, stream);
     many = timed(function, &large, stream);
-    CHECK(few >= 0.002f && few < 0.0021f);
-    CHECK(many > few + 0.0005f);
+    CHECK(few >= 0.002f && few < 0.01f);
+    CHECK(many > 10 * few);
     for (int i = 0; i < 5; i++) {
         CHECK(timed(function, &small, stream) == few);
         CHECK(timed(function, &large, NULL) == many);
