@@ -12,7 +12,6 @@
 #include <strings.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -102,9 +101,8 @@ static inline void http_answer(int fd, const struct http_reply *reply)
     }
 }
 
-/* False if no port could be had. The system call is made directly: a program that links the PTX
- * library has functions of its own called bind and accept. Requests beyond the script are closed
- * without an answer, but recorded. */
+/* False if no port could be had. Requests beyond the script are closed without an answer, but
+ * recorded. */
 static inline bool http_start(struct http_server *server, const struct http_reply *script,
                               unsigned count)
 {
@@ -114,7 +112,7 @@ static inline bool http_start(struct http_server *server, const struct http_repl
     server->shared = mmap(NULL, sizeof *server->shared, PROT_READ | PROT_WRITE,
                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (listener < 0 || server->shared == MAP_FAILED ||
-        syscall(SYS_bind, listener, &address, size) || listen(listener, 8) ||
+        bind(listener, (struct sockaddr *)&address, size) || listen(listener, 8) ||
         getsockname(listener, (struct sockaddr *)&address, &size))
         return false;
     snprintf(server->url, sizeof server->url, "http://127.0.0.1:%u/v1", ntohs(address.sin_port));
