@@ -14,8 +14,9 @@
 
 enum {
     REGISTERS_MAX = 400000,
-    PASSES_MAX = 64, /* over the code, until nothing changes; real code needs 3 or 4 */
-    ROUNDS_MAX = 16, /* of proving pointers */
+    PASSES_MAX = 64,     /* over the code, until nothing changes; real code needs 3 or 4 */
+    ROUNDS_MAX = 16,     /* of proving pointers */
+    WORK_MAX = 20000000, /* instructions and bytes of arguments visited: about a second */
 };
 
 struct flow {
@@ -29,6 +30,7 @@ struct flow {
     struct numbers cell_numbers; /* (.param variable, offset) -> index into cells */
     uint64_t proven[TAINT_WORDS / 64],
         narrow[TAINT_WORDS / 64]; /* narrow: read as smaller things */
+    uint64_t work;
     bool changed, failed;
     void (*use)(void *self, enum taint_use kind, const struct taint *value);
     void *self;
@@ -284,6 +286,7 @@ static void pass_on(struct flow *flow, const struct ptx_instr *instr)
 /* Copies the cells of a .param variable of the caller to the callee's, or back. */
 static void copy_cells(struct flow *flow, const struct ptx_var *from, const struct ptx_var *to)
 {
+    flow->work += from->size < 8 * TAINT_WORDS ? from->size : 8 * TAINT_WORDS;
     for (uint64_t at = 0; at < from->size && at < 8 * TAINT_WORDS && !flow->failed; at++) {
         if (number_find(&flow->cell_numbers, from, at) == NO_NUMBER)
             continue;
@@ -464,6 +467,7 @@ static void each_instr(struct flow *flow,
     for (uint32_t i = 0; i < flow->needs->func_count; i++) {
         flow->func = flow->needs->funcs[i];
         flow->own = flow->regs + flow->bases[i];
+        flow->work += flow->func->instr_count;
         for (uint32_t j = 0; j < flow->func->instr_count; j++)
             each(flow, &flow->func->instrs[j]);
     }
@@ -487,7 +491,7 @@ static kg_status settle(struct flow *flow)
     for (unsigned pass = 0; pass < PASSES_MAX; pass++) {
         flow->changed = false;
         each_instr(flow, step);
-        if (flow->failed)
+        if (flow->failed || flow->work > WORK_MAX)
             return KG_LIMIT;
         if (!flow->changed)
             return KG_OK;

@@ -76,7 +76,7 @@ static void expect(const char *entry, const char *reason)
 {
     struct image_code code;
     struct kernel_model model;
-    CHECK(image_select(ptx, 0, "sm_90", true, &code) == KG_OK);
+    CHECK(image_select(ptx, 0, "sm_100", true, &code) == KG_OK);
     if (CHECK(kernel_model_make(&code, entry, &model) == KG_OK)) {
         bool good =
             reason ? model.ineligible && strstr(model.ineligible, reason) : !model.ineligible;
@@ -187,7 +187,7 @@ static void check_by_hand(void)
     char text[2048];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snprintf(text, sizeof text,
-                 ".version 8.3\n.target sm_90a\n.address_size 64\n.extern .global .b64 absent;\n"
+                 ".version 8.3\n.target sm_90\n.address_size 64\n.extern .global .b64 absent;\n"
                  ".extern .func (.reg .b64 a) missing (.reg .b64 b);\n"
                  ".visible .entry k() { .reg .b64 %%rd<9>; .reg .pred %%p; %s ret; }\n",
                  cases[i].body);
@@ -209,13 +209,16 @@ int main(void)
 {
     fixture_begin();
     fixture_write("a.cu", source);
-    CHECK(fixture_run(NVCC " -std=c++17 -ptx -rdc=true -arch=compute_90 a.cu -o a.ptx"));
-    struct kg_bytes text = fixture_read("a.ptx");
-    ptx = (char *)text.data;
-    check_reasons();
-    check_facts();
+    static const char *const archs[] = {"compute_90", "compute_100"};
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
+        CHECK(fixture_run(NVCC " -std=c++17 -ptx -rdc=true -arch=%s a.cu -o a.ptx", archs[i]));
+        struct kg_bytes text = fixture_read("a.ptx");
+        ptx = (char *)text.data;
+        check_reasons();
+        check_facts();
+        bytes_free(&text);
+    }
     check_by_hand();
-    bytes_free(&text);
     fixture_end();
     return test_result();
 }

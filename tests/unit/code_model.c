@@ -83,7 +83,7 @@ static void check_pointers(const char *flags)
     CHECK(fixture_run(NVCC " -c %s params.cu -o params.o", flags));
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         struct kernel_model model =
-            model_of("params.o", ".nv_fatbin", "sm_90", true, expected[i].entry);
+            model_of("params.o", ".nv_fatbin", "sm_100", true, expected[i].entry);
         CHECK(has(&model, expected[i].layout, expected[i].pointers));
         CHECK(!model.ineligible);
         kernel_model_free(&model);
@@ -283,6 +283,7 @@ int main(void)
     fixture_write("program.cu", program);
     check_pointers("-arch=compute_80 -code=compute_80");
     check_pointers("-arch=compute_75 -code=compute_75");
+    check_pointers("-arch=compute_100 -code=compute_100");
     check_undecided();
     check_slices();
     check_globals();

@@ -27,6 +27,7 @@ static const char source[] =
     "}\n";
 
 static char *ptx;
+static const char *sass; /* what ptxas compiles for */
 
 struct pinned {
     uint16_t param, offset, size;
@@ -46,7 +47,7 @@ static char *specialise(const char *entry, const struct kg_launch *launch,
     for (unsigned i = 0; i < count; i++)
         scalars[i] =
             (struct kg_scalar){pinned[i].param, pinned[i].offset, pinned[i].size, pinned[i].value};
-    CHECK(image_select(ptx, 0, "sm_90", true, &code) == KG_OK);
+    CHECK(image_select(ptx, 0, "sm_100", true, &code) == KG_OK);
     CHECK(kernel_model_make(&code, entry, &model) == KG_OK);
     kg_status got = ptx_specialise(ptx, entry, launch, model.params, model.param_count, scalars,
                                    count, &out, &replaced);
@@ -57,9 +58,9 @@ static char *specialise(const char *entry, const struct kg_launch *launch,
         struct image_code special;
         CHECK(out.size == strlen((char *)out.data));
         fixture_write("special.ptx", (char *)out.data);
-        CHECK(fixture_run(CUDA_ROOT "/bin/ptxas -arch=sm_90 special.ptx -o special.cubin"));
+        CHECK(fixture_run(CUDA_ROOT "/bin/ptxas -arch=%s special.ptx -o special.cubin", sass));
         /* The signature is as it was, and there is one entry. */
-        CHECK(image_select(out.data, out.size, "sm_90", true, &special) == KG_OK);
+        CHECK(image_select(out.data, out.size, "sm_100", true, &special) == KG_OK);
         CHECK(kernel_model_make(&special, entry, &after) == KG_OK);
         CHECK(after.param_count == model.param_count &&
               !memcmp(after.params, model.params, after.param_count * sizeof *after.params));
@@ -117,7 +118,8 @@ static void check_structures(void)
     static const struct pinned vector[] = {{1, 0, 8, 0x400000003f800000},
                                            {1, 8, 8, 0x4080000040400000},
                                            {1, 16, 8, 0x0000000700000005}};
-    text = specialise("vectors", NULL, vector, 3, KG_OK, 6);
+    /* A newer compiler loads them as two vectors. */
+    text = specialise("vectors", NULL, vector, 3, KG_OK, strstr(ptx, "ld.param.v4") ? 2 : 6);
     CHECK(occurrences(text, "ld.param") == 1 && strstr(text, "0f3F800000"));
     free(text);
     static const struct pinned small[] = {{1, 0, 2, 0x3c00}, {2, 0, 1, 0xfe}, {3, 0, 1, 1}};
@@ -126,7 +128,7 @@ static void check_structures(void)
     free(text);
 }
 
-/* nvcc makes no vector loads of parameters and no guarded ones; others do. */
+/* nvcc makes no guarded loads of parameters, and few of vectors; others do. */
 static void check_by_hand(void)
 {
     static const struct pinned vector[] = {{0, 0, 8, 0x400000003f800000}, {0, 8, 4, 7}};
@@ -181,13 +183,14 @@ static void check_refusals(void)
 int main(void)
 {
     static const char *const flags[] = {"-arch=compute_80", "-arch=compute_75 -lineinfo",
-                                        "-arch=compute_90"};
+                                        "-arch=compute_90", "-arch=compute_100"};
     fixture_begin();
     fixture_write("a.cu", source);
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         CHECK(fixture_run(NVCC " -ptx %s a.cu -o a.ptx", flags[i]));
         struct kg_bytes text = fixture_read("a.ptx");
         ptx = (char *)text.data;
+        sass = strstr(flags[i], "100") ? "sm_100" : "sm_90";
         check_scalars();
         check_structures();
         check_functions();
