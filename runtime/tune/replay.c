@@ -202,6 +202,7 @@ static enum line take_line(struct replay_run *run, const char *line, const char 
     }
     if (!strncmp(line, "limit ", 6)) {
         long ms = strtol(line + 6, NULL, 10);
+        run->launching = ms > 0;
         run->limit_ns = ms > 0 && !run->deadline_off ? now_ns() + (uint64_t)ms * 1000000u : 0;
         return LINE_OTHER;
     }
@@ -252,23 +253,24 @@ static int more(struct replay_run *run)
     return got > 0 || (got < 0 && errno == EINTR);
 }
 
-/* True while launches of the variant may be under way. */
-static bool variant_runs(const char *gate)
+/* Launches of the variant are announced by their limit, but for those of timing. */
+static bool in_variant(const struct replay_run *run)
 {
-    return strcmp(gate, "replay") && strcmp(gate, "vacuity");
+    return run->launching || !strcmp(run->gate, "time");
 }
 
 static void blame_time(struct replay_run *run, struct verdict *out)
 {
     bool limit = run->limit_ns && run->limit_ns < run->deadline_ns;
+    bool original = !strcmp(run->gate, "replay") || !strcmp(run->gate, "vacuity");
     kill(run->pid, SIGKILL);
-    if (variant_runs(run->gate))
+    if (in_variant(run))
         verdict_set(out, KG_TIMEOUT, "deadline", "the variant did not end within %s (in gate %s)",
                     limit ? "many times the original's time" : "KGENRT_DEADLINE", run->gate);
     else
-        verdict_set(out, KG_NOT_ELIGIBLE, run->gate,
-                    "the original's replay did not end within KGENRT_DEADLINE, %ld s",
-                    options()->deadline);
+        verdict_set(out, original ? KG_NOT_ELIGIBLE : KG_CHILD, run->gate,
+                    "%s took longer than KGENRT_DEADLINE, %ld s",
+                    original ? "the original's replay" : "the gates", options()->deadline);
 }
 
 static void blame_death(struct replay_run *run, struct verdict *out)
@@ -283,11 +285,11 @@ static void blame_death(struct replay_run *run, struct verdict *out)
         snprintf(death, sizeof death, "was ended by signal %d", WTERMSIG(how));
     else
         snprintf(death, sizeof death, "ended with code %d", WEXITSTATUS(how));
-    if (variant_runs(run->gate))
+    if (in_variant(run) || !strcmp(run->gate, "admission")) /* where the driver loads its code */
         verdict_set(out, KG_REFUSED, "fault",
                     "the replay child %s while the variant ran (in gate %s)", death, run->gate);
     else
-        verdict_set(out, KG_CHILD, run->gate, "the replay child %s before the variant ran", death);
+        verdict_set(out, KG_CHILD, run->gate, "the replay child %s", death);
 }
 
 kg_status replay_wait(struct replay_run *run, const char *until, struct verdict *out, bool *ended)

@@ -157,8 +157,8 @@ struct trial {
     char reason[1024];
 };
 
-/* Draws the seeds, goes through the gates and writes the lines "gate NAME", "limit MS" and at the
- * end "end JSON" with the verdict. */
+/* Draws the seeds, goes through the gates and writes the lines "gate NAME", "limit MS" (from here
+ * on, 0: no more) and at the end "end JSON" with the verdict. */
 kg_status trial_run(struct trial *trial);
 /* One launch from an image; out: memory afterwards. */
 kg_status trial_launch(struct trial *trial, enum side side, const unsigned char *in,
@@ -200,6 +200,7 @@ struct replay_run {
     pid_t pid;
     int fd;
     uint64_t deadline_ns, limit_ns; /* on now_ns's clock; limit_ns 0: none */
+    bool launching;                 /* the variant, now: a limit is announced */
     bool deadline_off;              /* tests only: the gate `deadline` is switched off */
     char gate[32];                  /* last announced */
     char folder[KG_PATH];           /* removed by replay_end; empty: none */
