@@ -78,10 +78,11 @@ void handle_remove(const void *handle);
 enum { SOFT_LIMITS = 8 };
 
 struct context {
-    bool primary, alive;
+    bool primary;
+    atomic_bool alive;
     unsigned flags, references; /* references: of the primary context */
     uint64_t id;
-    CUresult fault; /* sticky; CUDA_SUCCESS: none */
+    _Atomic CUresult fault; /* sticky; CUDA_SUCCESS: none */
     size_t limits[SOFT_LIMITS];
     struct stream *legacy;  /* the default stream */
     struct stream *streams; /* all of the context's, the default one among them */

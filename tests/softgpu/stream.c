@@ -362,8 +362,8 @@ __attribute__((destructor)) static void finish(void)
 {
     if (soft_enter() == CUDA_ERROR_NOT_INITIALIZED)
         return; /* nothing was started, or it was started in a parent of this process */
-    __atomic_store_n(&soft_cancel, true, __ATOMIC_RELAXED);
     pthread_mutex_lock(&mutex);
+    __atomic_store_n(&soft_cancel, true, __ATOMIC_RELAXED); /* kernels look without the lock */
     unsigned count = worker_count;
     pthread_cond_broadcast(&work);
     pthread_cond_broadcast(&done);

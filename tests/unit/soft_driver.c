@@ -91,7 +91,7 @@ static void contexts(void)
     OK(cu.cuCtxGetCurrent(&current));
     CHECK(current == first);
     GIVES(CUDA_ERROR_INVALID_VALUE, cu.cuMemFree_v2(memory)); /* it went with its context */
-    OK(cu.cuMemHostRegister_v2(own, sizeof own, 0)); /* and so did this registration */
+    OK(cu.cuMemHostRegister_v2(own, sizeof own, 0));          /* and so did this registration */
     OK(cu.cuMemHostUnregister(own));
     GIVES(CUDA_ERROR_INVALID_CONTEXT, cu.cuCtxPushCurrent_v2(second));
     GIVES(CUDA_ERROR_INVALID_CONTEXT, cu.cuCtxDestroy_v2(first));
@@ -332,32 +332,32 @@ static void order(void)
     int gate = 0;
     CUdeviceptr memory;
     void *pinned;
-    OK(cu.cuMemAlloc_v2(&memory, 64));
-    OK(cu.cuMemsetD8_v2(memory, 1, 64));
-    OK(cu.cuMemHostAlloc(&pinned, 64, 0));
+    OK(cu.cuMemAlloc_v2(&memory, 128));
+    OK(cu.cuMemsetD8_v2(memory, 1, 128));
+    OK(cu.cuMemHostAlloc(&pinned, 128, 0));
     OK(cu.cuStreamCreate(&held, CU_STREAM_DEFAULT));
     OK(cu.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     OK(cu.cuStreamCreate(&apart, CU_STREAM_NON_BLOCKING));
     OK(cu.cuEventCreate(&event, CU_EVENT_DEFAULT));
     OK(cu.cuEventQuery(event)); /* never recorded */
     OK(cu.cuLaunchHostFunc(held, hold, &gate));
-    OK(cu.cuMemsetD8Async(memory, 2, 64, held));
+    OK(cu.cuMemsetD8Async(memory, 2, 128, held));
     OK(cu.cuEventRecord(event, held));
     OK(cu.cuStreamWaitEvent(other, event, 0));
     OK(cu.cuMemcpyDtoHAsync_v2(pinned, memory, 64, other));
     GIVES(CUDA_ERROR_NOT_READY, cu.cuEventQuery(event));
     GIVES(CUDA_ERROR_NOT_READY, cu.cuStreamQuery(held));
     GIVES(CUDA_ERROR_NOT_READY, cu.cuStreamQuery(other));
-    OK(cu.cuStreamSynchronize(apart));          /* held by nobody */
-    OK(cu.cuMemsetD8Async(memory, 3, 1, NULL)); /* the default stream waits for `held` */
+    OK(cu.cuStreamSynchronize(apart));               /* held by nobody */
+    OK(cu.cuMemsetD8Async(memory + 64, 3, 1, NULL)); /* the default stream waits for `held` */
     GIVES(CUDA_ERROR_NOT_READY, cu.cuStreamQuery(NULL));
     __atomic_store_n(&gate, 1, __ATOMIC_RELEASE);
     OK(cu.cuStreamSynchronize(other));
     OK(cu.cuEventQuery(event));
     CHECK(((unsigned char *)pinned)[63] == 2);
     OK(cu.cuStreamSynchronize(NULL));
-    OK(cu.cuMemcpyDtoH_v2(pinned, memory, 64));
-    CHECK(((unsigned char *)pinned)[0] == 3 && ((unsigned char *)pinned)[1] == 2);
+    OK(cu.cuMemcpyDtoH_v2(pinned, memory, 128));
+    CHECK(((unsigned char *)pinned)[64] == 3 && ((unsigned char *)pinned)[65] == 2);
     CUstreamCaptureStatus status = 9;
     OK(cu.cuStreamIsCapturing(held, &status));
     CHECK(status == CU_STREAM_CAPTURE_STATUS_NONE);
