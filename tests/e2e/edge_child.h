@@ -13,6 +13,12 @@
 #define PRELOAD BUILD_DIR "/libkgenrt.so"
 #define FAKE BUILD_DIR "/fake"
 
+#if defined(__SANITIZE_THREAD__)
+#define PRELOADABLE false /* its runtime must come with the program */
+#else
+#define PRELOADABLE true
+#endif
+
 struct scenario {
     const char *name;
     void (*run)(void);
@@ -64,6 +70,8 @@ static inline int scenarios_run(int argc, char **argv, const struct scenario *li
             list[i].run();
             return test_result();
         }
+    if (!PRELOADABLE)
+        SKIP("a library instrumented for threads cannot be preloaded");
     fresh_cache();
     for (unsigned i = 0; i < count; i++) {
         pid_t pid = fork();

@@ -177,6 +177,8 @@ int main(int argc, char **argv)
             children[i].run();
             return test_result();
         }
+    if (!PRELOADABLE)
+        SKIP("a library instrumented for threads cannot be preloaded");
     fresh_cache();
     bystanders();
     linked();
