@@ -333,6 +333,17 @@ bool lex_colon_follows(const struct parser *p)
     return peek(p, at) == ':' && peek(p, at + 1) != ':';
 }
 
+const char *lex_text_from(struct parser *p, uint32_t begin)
+{
+    if (p->status != KG_OK)
+        return NULL;
+    uint32_t end = p->previous_end > begin ? p->previous_end : begin;
+    char *out = arena_copy(&p->module->arena, p->text + begin, end - begin);
+    if (!out)
+        parse_no_memory(p);
+    return out;
+}
+
 const char *lex_rest_of_line(struct parser *p)
 {
     const char *from = p->text + p->token.begin;

@@ -20,6 +20,7 @@ enum token_kind {
 /* What a name means in the scope being parsed; inner ones shadow outer ones. */
 struct binding {
     enum { BIND_REG, BIND_RANGE, BIND_VAR, BIND_FUNC, BIND_LIST, BIND_LABEL } kind;
+    bool closed;    /* its scope has ended */
     uint32_t depth; /* 0: module, 1: body of the function, ... */
     struct binding *shadowed;
     struct binding *in_scope; /* next of the same scope */
@@ -33,10 +34,10 @@ struct binding {
     };
 };
 
-/* A register number given to a name: under which declaration, in which function. */
+/* A register number given to a name, under a declaration. */
 struct numbered {
     struct numbered *next;
-    const struct ptx_reg_decl *decl;
+    const struct binding *declared;
     uint32_t reg;
 };
 
@@ -49,9 +50,8 @@ struct name {
     uint32_t number;
     bool split;
     struct numbered *numbers;
-    uint32_t numbers_function; /* the function that numbers belongs to */
-    int32_t special;           /* enum ptx_special; -1 not looked up, 0 none */
-    int32_t type, mod;         /* as a suffix; -1 not looked up */
+    int32_t special;   /* enum ptx_special; -1 not looked up, 0 none */
+    int32_t type, mod; /* as a suffix; -1 not looked up */
     char text[];
 };
 
@@ -95,7 +95,6 @@ struct parser {
 
     /* the function being parsed */
     struct ptx_func *func;
-    uint32_t function_number;
     uint32_t depth, scope;
     struct binding *scope_bindings[SCOPE_DEPTH + 2];
     uint32_t scope_pending[SCOPE_DEPTH + 2];
@@ -108,6 +107,8 @@ struct parser {
 void lex_next(struct parser *p);
 /* The current token is the first word of an opcode: extends it by its suffixes and moves on. */
 const struct ptx_form *lex_opcode(struct parser *p);
+/* A copy of the text from `begin` to the end of the token before the current one. */
+const char *lex_text_from(struct parser *p, uint32_t begin);
 /* Text from the current token to the end of its line; moves behind it. */
 const char *lex_rest_of_line(struct parser *p);
 /* Text from the current token up to and with `;`, or up to and with a {...} block. */

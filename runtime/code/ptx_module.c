@@ -29,6 +29,7 @@ static void function_directives(struct parser *p, struct ptx_func *func)
     struct growing texts = {0};
     while (p->token.kind == TOKEN_DIRECTIVE) {
         uint32_t begin = p->token.begin;
+        const char *word = p->token.name->text;
         const struct {
             const char *name;
             uint32_t *three, *one;
@@ -54,6 +55,9 @@ static void function_directives(struct parser *p, struct ptx_func *func)
             *known[i].one = (uint32_t)parse_int(p);
         else if (i < count)
             three(p, known[i].three);
+        else if (!strcmp(word, "pragma"))
+            while (p->token.kind != TOKEN_END && !parse_take(p, ';'))
+                lex_next(p);
         else /* unknown: its operands are all up to what must follow */
             while (p->token.kind != TOKEN_END && p->token.kind != TOKEN_DIRECTIVE &&
                    !token_is(p, '{') && !token_is(p, ';'))
@@ -61,9 +65,8 @@ static void function_directives(struct parser *p, struct ptx_func *func)
         if (p->status != KG_OK)
             break;
         const char **text = growing_add(p, &texts, sizeof *text);
-        uint32_t length = p->previous_end - begin;
-        if (text && !(*text = arena_copy(&p->module->arena, p->text + begin, length)))
-            parse_no_memory(p);
+        if (text)
+            *text = lex_text_from(p, begin);
     }
     func->directives = growing_take(p, &texts, sizeof *func->directives, &func->directive_count);
     free(texts.data);
@@ -102,7 +105,6 @@ static void parse_function(struct parser *p, uint8_t linkage, struct ptx_place s
     }
     p->func = &head; /* registers among the parameters belong to the body */
     scope_open(p);
-    p->function_number++;
     if (token_is(p, '('))
         parse_params(p, &head.results, &head.result_count, &ignored);
     struct token named = p->token;
@@ -160,9 +162,7 @@ static void parse_target(struct parser *p)
             p->module->sm = (unsigned)strtoul(strchr(text, '_') + 1, NULL, 10);
         parse_name(p);
     } while (parse_take(p, ','));
-    p->module->target = arena_copy(&p->module->arena, p->text + begin, p->previous_end - begin);
-    if (!p->module->target)
-        parse_no_memory(p);
+    p->module->target = lex_text_from(p, begin);
 }
 
 static void parse_version(struct parser *p)

@@ -50,48 +50,45 @@ static const struct binding *range_of(struct parser *p, struct name *name)
 }
 
 /* The declaration of a register in force, or NULL: another kind of name, or none. */
-static const struct ptx_reg_decl *reg_find(struct parser *p, struct name *name)
+static const struct binding *reg_find(struct parser *p, struct name *name)
 {
     const struct binding *own = name->binding, *range = range_of(p, name);
     if (range && (!own || own->depth < range->depth))
-        return range->decl;
-    return own && own->kind == BIND_REG ? own->decl : NULL;
+        return range;
+    return own && own->kind == BIND_REG ? own : NULL;
 }
 
-static uint32_t reg_give(struct parser *p, struct name *name, const struct ptx_reg_decl *decl)
+static uint32_t reg_give(struct parser *p, struct name *name, const struct binding *declared)
 {
-    if (name->numbers_function != p->function_number) {
-        name->numbers_function = p->function_number;
-        name->numbers = NULL;
+    const struct ptx_reg_decl *decl = declared->decl;
+    struct numbered **at = &name->numbers;
+    while (*at && (*at)->declared != declared) {
+        if ((*at)->declared->closed) /* never asked for again */
+            *at = (*at)->next;
+        else
+            at = &(*at)->next;
     }
-    for (struct numbered **at = &name->numbers; *at; at = &(*at)->next) {
-        struct numbered *found = *at;
-        if (found->decl != decl)
-            continue;
-        *at = found->next; /* to the front: scopes that shadow each other stay cheap */
-        found->next = name->numbers;
-        name->numbers = found;
-        return found->reg;
-    }
+    if (*at)
+        return (*at)->reg;
     struct numbered *n = parse_alloc(p, sizeof *n);
     struct ptx_reg *reg = growing_add(p, &p->regs, sizeof *reg);
     if (!n || !reg)
         return PTX_NO_REG;
     *reg =
         (struct ptx_reg){.decl = decl, .index = decl->range ? name->number : 0, .type = decl->type};
-    *n = (struct numbered){.next = name->numbers, .decl = decl, .reg = p->regs.count - 1};
+    *n = (struct numbered){name->numbers, declared, p->regs.count - 1};
     name->numbers = n;
     return n->reg;
 }
 
 uint32_t reg_number(struct parser *p, struct name *name)
 {
-    const struct ptx_reg_decl *decl = name ? reg_find(p, name) : NULL;
-    if (!decl) {
+    const struct binding *declared = name ? reg_find(p, name) : NULL;
+    if (!declared) {
         parse_fail(p, KG_BAD_INPUT, "register %.100s is not declared", name ? name->text : "");
         return PTX_NO_REG;
     }
-    return reg_give(p, name, decl);
+    return reg_give(p, name, declared);
 }
 
 /* ---- operands -------------------------------------------------------------------------------- */
@@ -148,12 +145,12 @@ static bool special_find(struct name *name)
 /* What a name stands for: register, variable, function, list, special register. False: nothing. */
 static bool resolve(struct parser *p, struct name *name, char role, struct ptx_operand *out)
 {
-    const struct ptx_reg_decl *decl = reg_find(p, name);
+    const struct binding *declared = reg_find(p, name);
     out->name = name->text;
-    if (decl) {
+    if (declared) {
         out->kind = PTX_REG;
         out->name = NULL;
-        out->reg = reg_give(p, name, decl);
+        out->reg = reg_give(p, name, declared);
         return true;
     }
     out->kind = PTX_SYMBOL;
@@ -175,6 +172,7 @@ static bool resolve(struct parser *p, struct name *name, char role, struct ptx_o
     }
     if (!strcmp(name->text, "WARP_SZ")) {
         out->kind = PTX_INT;
+        out->name = NULL;
         out->bits = 32;
         return true;
     }

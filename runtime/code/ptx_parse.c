@@ -141,11 +141,7 @@ static const char *parse_opaque(struct parser *p, const struct ptx_form *form)
     p->scratch.count = scratch;
     while (p->token.kind != TOKEN_END && !token_is(p, ';'))
         lex_next(p);
-    char *text =
-        arena_copy(&p->module->arena, p->text + token.begin, p->previous_end - token.begin);
-    if (!text)
-        parse_no_memory(p);
-    return text;
+    return lex_text_from(p, token.begin);
 }
 
 /* Labels are looked up when the scope ends; by then the operands stand still in the arena. */

@@ -59,8 +59,10 @@ void scope_close(struct parser *p)
 {
     if (p->status == KG_OK)
         scope_resolve(p);
-    for (struct binding *b = p->scope_bindings[p->depth]; b; b = b->in_scope)
+    for (struct binding *b = p->scope_bindings[p->depth]; b; b = b->in_scope) {
         *(b->kind == BIND_RANGE ? &b->name->range : &b->name->binding) = b->shadowed;
+        b->closed = true;
+    }
     p->depth--;
 }
 
@@ -199,20 +201,25 @@ static bool filling_room(struct parser *p, struct filling *f, uint64_t bytes)
 /* symbol, generic(symbol), each with + or - integer */
 static void fill_symbol(struct parser *p, struct ptx_reloc *reloc)
 {
+    struct token at = p->token;
     struct name *name = parse_name(p);
     if (name && !strcmp(name->text, "generic") && parse_take(p, '(')) {
         reloc->generic = true;
+        at = p->token;
         name = parse_name(p);
         parse_expect(p, ')');
     }
     if (!name || p->status != KG_OK)
         return;
-    if (name->binding && name->binding->kind == BIND_VAR)
+    if (name->binding && name->binding->kind == BIND_VAR) {
         reloc->var = name->binding->var;
-    else if (name->binding && name->binding->kind == BIND_FUNC)
+    } else if (name->binding && name->binding->kind == BIND_FUNC) {
         reloc->func = name->binding->func;
-    else
+    } else {
+        p->token = at;
         parse_fail(p, KG_BAD_INPUT, "%.100s is not declared", name->text);
+        return;
+    }
     if (token_is(p, '+') || token_is(p, '-'))
         reloc->addend = (int64_t)parse_int(p);
 }

@@ -209,7 +209,7 @@ static void test_refusals(void)
          "4:19: %r3 is not declared"},
         {".version 7.0\n.entry e() {\n  bra away;\n}", "3:3: label away"},
         {".version 7.0\n.entry e() {\n.reg .b32 %r;  mov.u32 %r, 1\n}", "4:1: ';' expected"},
-        {".version 7.0\n.global .u64 p = nothing;", "2:25: nothing is not declared"},
+        {".version 7.0\n.global .u64 p = nothing;", "2:18: nothing is not declared"},
     };
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct exec_module *module;

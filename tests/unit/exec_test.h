@@ -25,7 +25,8 @@ static inline struct kg_bytes ptx_of(const char *cuda, const char *flags)
     snprintf(command, sizeof command, "cd %s && %s -ptx %s -o k.ptx k.cu", folder, NVCC, flags);
     CHECK(system(command) == 0);
     snprintf(path, sizeof path, "%s/k.ptx", folder);
-    CHECK(file_read(path, 1 << 28, &out) == KG_OK);
+    if (!CHECK(file_read(path, 1 << 28, &out) == KG_OK))
+        exit(1);
     snprintf(command, sizeof command, "rm -rf %s", folder);
     CHECK(system(command) == 0);
     return out;
