@@ -73,8 +73,8 @@ void context_met(void)
     CUcontext context = NULL;
     CUdevice device;
     if (!watching() || !real.cuCtxGetCurrent || real.cuCtxGetCurrent(&context) != CUDA_SUCCESS ||
-        !context || !real.cuCtxGetDevice || real.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-        !alive(device) || !context_seen(context))
+        !context || context_known(context) || !real.cuCtxGetDevice ||
+        real.cuCtxGetDevice(&device) != CUDA_SUCCESS || !alive(device) || !context_seen(context))
         return;
     if (counted(device) && !atomic_load(&primary[device].count)) {
         atomic_store(&primary[device].context, context);

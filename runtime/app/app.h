@@ -160,6 +160,7 @@ enum { FUNCTION_CACHE_CONFIG = -1 }; /* "attribute" of cuFuncSetCacheConfig */
  * be told. From the second live context of a process on, a variant runs only where the launching
  * thread's context is kernel->context: its globals' addresses are of that one. */
 bool context_seen(CUcontext context);
+bool context_known(CUcontext context);  /* seen before, and alive as far as is known; cheap */
 void context_unseen(CUcontext context); /* it dies; NULL: all */
 /* Watcher, each tick, holds records_lock: calls variant_drop for variants whose launch failed. */
 void kernels_tick(void);

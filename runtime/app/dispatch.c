@@ -20,6 +20,14 @@ enum { CONTEXTS_KNOWN = 16 };
 static atomic_bool several_contexts; /* for good: a reader must not see it come and go */
 static _Atomic(CUcontext) contexts_seen[CONTEXTS_KNOWN];
 
+bool context_known(CUcontext context)
+{
+    for (int i = 0; context && i < CONTEXTS_KNOWN; i++)
+        if (atomic_load_explicit(&contexts_seen[i], memory_order_relaxed) == context)
+            return true;
+    return false;
+}
+
 bool context_seen(CUcontext context)
 {
     if (!context)

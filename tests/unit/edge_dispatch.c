@@ -294,11 +294,13 @@ static void contexts(void)
     reset();
     kernel.context = (CUcontext)0x1;
     current = (CUcontext)0x2;
-    context_seen((CUcontext)0x1);
-    context_seen(NULL);
-    context_seen((CUcontext)0x1);
+    CHECK(!context_known((CUcontext)0x1) && context_seen((CUcontext)0x1));
+    CHECK(!context_seen(NULL) && !context_known(NULL) && !context_seen((CUcontext)0x1));
+    context_unseen((CUcontext)0x1); /* destroyed, and made anew */
+    CHECK(!context_known((CUcontext)0x1) && context_seen((CUcontext)0x1));
+    CHECK(context_known((CUcontext)0x1));
     CHECK(reason() == -1); /* one context: nobody asks which is current */
-    context_seen((CUcontext)0x2);
+    CHECK(context_seen((CUcontext)0x2));
     CHECK(reason() == REFUSED_ATTRIBUTES);
     current = (CUcontext)0x1;
     CHECK(reason() == -1);
