@@ -78,10 +78,15 @@ static bool op_ready(const struct op *op)
     return true;
 }
 
+static bool serveable(const struct stream *stream)
+{
+    return stream->first && !stream->running && op_ready(stream->first);
+}
+
 static struct stream *stream_ready(void)
 {
     for (struct stream *stream = streams; stream; stream = stream->next)
-        if (stream->first && !stream->running && op_ready(stream->first))
+        if (serveable(stream))
             return stream;
     return NULL;
 }
@@ -211,14 +216,22 @@ static void queue(struct stream *stream, struct op *op)
     op_release(stream->tail);
     stream->tail = op;
     op->references++; /* the queue's and the tail's */
-    call_worker();
 }
 
+/* Who waits runs what it waits for, where no other thread does: a wake-up less on the way. Only
+ * what stands before op in its own stream, which has to end first in any case. */
 CUresult op_wait(struct op *op, struct context *context)
 {
     op->references++;
-    while (!op->done && !soft_cancel)
-        pthread_cond_wait(&done, &mutex);
+    while (!op->done && !soft_cancel) {
+        if (serveable(op->stream)) {
+            op->stream->running = true;
+            serve(op->stream);
+            call_worker(); /* for what became ready in other streams */
+        } else {
+            pthread_cond_wait(&done, &mutex);
+        }
+    }
     if (op->done)
         clock_host_saw(op->end);
     CUresult result = op->done ? context->fault : CUDA_ERROR_DEINITIALIZED;
@@ -231,6 +244,8 @@ CUresult op_submit(struct stream *stream, struct op *op, bool wait)
     soft_lock();
     CUresult result = CUDA_SUCCESS;
     queue(stream, op);
+    if (!wait || !serveable(stream))
+        call_worker();
     if (wait)
         result = op_wait(op, stream->context);
     soft_unlock();
