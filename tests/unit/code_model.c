@@ -250,9 +250,8 @@ static void check_slices(void)
                               "%rd1; }\nret;\n}\n";
     static const char *const noise[] = {
         ".entry broken() { this is no PTX; }\n",
-        "// } { .entry k(\n/* { */ .weak /* \" */ .entry other(.param .u32 n) { ret; /* } */ }\n",
-        ".visible .entry kk() { .pragma \"}\"; ret; }\n.visible .entry declared(.param .b8 "
-        "a[4]);\n",
+        "// } { .entry k(\n/* { */ .weak /* \" */ .entry o(.param .u32 n) { ret; /* } */ }\n",
+        ".visible .entry kk() { .pragma \"}\"; ret; }\n.entry declared(.param .b8 a[4]);\n",
         ".section .debug_str { Lstr: .b8 125, 0 }\n",
     };
     struct kg_id id = {0};
