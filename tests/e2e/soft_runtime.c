@@ -22,6 +22,27 @@ static int run(const char *program, const char *argument, const char *libraries)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/* The N of libcudart.so.N: the headers' major version, for the runtime is made from them. */
+static int cudart_major(void)
+{
+    return CUDA_VERSION / 1000;
+}
+
+/* A folder with the runtime alone. */
+static void without_driver(void)
+{
+    char folder[] = "/tmp/softgpu-XXXXXX", library[512], link[512];
+    if (!CHECK(mkdtemp(folder)))
+        return;
+    int major = cudart_major();
+    snprintf(library, sizeof library, BUILD_DIR "/softgpu/libcudart.so.%d", major);
+    snprintf(link, sizeof link, "%s/libcudart.so.%d", folder, major);
+    CHECK(symlink(library, link) == 0);
+    if (access("/dev/nvidiactl", F_OK)) /* a machine with a driver of its own finds that one */
+        CHECK(run("runtime", "no-driver", folder) == 0);
+    CHECK(unlink(link) == 0 && rmdir(folder) == 0);
+}
+
 static const char source[] = "extern \"C\" __global__ void scale(float *x, float f, int n)\n"
                              "{ int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
                              "  if (i < n) x[i] *= f; }\n";
@@ -87,6 +108,10 @@ int main(void)
     CHECK(run("runtime", NULL, BUILD_DIR "/softgpu") == 0);
     CHECK(run("runtime-ptds", NULL, BUILD_DIR "/softgpu") == 0);
     CHECK(run("runtime-elf", "no-image", BUILD_DIR "/softgpu") == 0);
+    without_driver();
+    setenv("SOFTGPU_FAULT", "hang:1", 1);
+    CHECK(run("runtime", "hang", BUILD_DIR "/softgpu") == 0);
+    unsetenv("SOFTGPU_FAULT");
     with_nvrtc();
     return test_result();
 }

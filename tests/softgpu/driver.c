@@ -21,9 +21,11 @@ static void after_fork(void)
     atomic_store(&forked, true);
 }
 
+/* The exit handler runs before those that the program registered earlier, such as the runtime's,
+ * which unloads code and would wait for a kernel that never ends. */
 static void start(void)
 {
-    if (pthread_atfork(NULL, NULL, after_fork) == 0)
+    if (pthread_atfork(NULL, NULL, after_fork) == 0 && atexit(streams_finish) == 0)
         atomic_store(&started, true);
 }
 

@@ -202,6 +202,7 @@ CUresult op_wait(struct op *op, struct context *context);
 CUresult context_drain(struct context *context);
 void stream_forget_all(struct context *context); /* caller holds the lock; drained before */
 extern volatile bool soft_cancel;                /* the process ends: kernels stop */
+void streams_finish(void);                       /* at process exit */
 
 /* event.c. Callers hold the lock. */
 CUresult event_order(struct op *op, CUevent handle); /* op runs after the event's last record */

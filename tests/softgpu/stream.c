@@ -373,10 +373,10 @@ CUresult cuStreamDestroy(CUstream hStream)
 /* ---- the end ---- */
 
 /* A callback of the application may never return: it is not waited for beyond two seconds. */
-__attribute__((destructor)) static void finish(void)
+void streams_finish(void)
 {
-    if (soft_enter() == CUDA_ERROR_NOT_INITIALIZED)
-        return; /* nothing was started, or it was started in a parent of this process */
+    if (soft_enter() != CUDA_SUCCESS)
+        return; /* it was started in a parent of this process */
     pthread_mutex_lock(&mutex);
     __atomic_store_n(&soft_cancel, true, __ATOMIC_RELAXED); /* kernels look without the lock */
     unsigned count = worker_count;

@@ -2,6 +2,9 @@
 // prints what was wrong. Built by nvcc with -cudart shared, with and without a default stream for each thread.
 //   runtime            all checks
 //   runtime no-image   the image has no PTX: every launch must say so
+//   runtime no-driver  there is no driver library
+//   runtime hang       ends while a kernel runs that never does (with SOFTGPU_FAULT=hang:1)
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <thread>
@@ -9,7 +12,7 @@
 
 #include <cuda_runtime.h>
 
-static int failures, checks;
+static std::atomic<int> failures, checks;
 
 #define CHECK(expression)                                                                          \
     (checks++, (expression) ? 1 : (failures++, std::fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #expression), 0))
@@ -263,10 +266,35 @@ static int no_image()
     return failures;
 }
 
+static int no_driver()
+{
+    int count, version = -1;
+    void *memory;
+    CHECK(cudaGetDeviceCount(&count) == cudaErrorInsufficientDriver);
+    CHECK(cudaMalloc(&memory, 16) == cudaErrorInsufficientDriver);
+    OK(cudaDriverGetVersion(&version));
+    CHECK(version == 0);
+    return failures;
+}
+
+static int hang()
+{
+    cudaStream_t stream;
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    add<<<1, 32, 0, stream>>>(nullptr, nullptr, nullptr, 0);
+    OK(cudaGetLastError());
+    CHECK(cudaStreamQuery(stream) == cudaErrorNotReady);
+    return failures;
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && !std::strcmp(argv[1], "no-image"))
         return no_image();
+    if (argc > 1 && !std::strcmp(argv[1], "no-driver"))
+        return no_driver();
+    if (argc > 1 && !std::strcmp(argv[1], "hang"))
+        return hang();
     int runtime = 0, driver = 0, count = 0;
     OK(cudaRuntimeGetVersion(&runtime));
     OK(cudaDriverGetVersion(&driver));
@@ -289,6 +317,6 @@ int main(int argc, char **argv)
     int value = 0;
     OK(cudaMemcpyFromSymbol(&value, counter, sizeof value));
     CHECK(value == 5); // as the program was loaded: the reset forgot 25
-    std::printf("%d checks, %d failed\n", checks, failures);
+    std::printf("%d checks, %d failed\n", checks.load(), failures.load());
     return failures != 0;
 }
