@@ -213,7 +213,7 @@ void event_forget_all(struct context *context);
 uint64_t clock_of_launch(uint64_t instructions);
 /* Of a copy or fill of so many bytes; host: one side is host memory. */
 uint64_t clock_of_bytes(uint64_t bytes, bool host);
-/* The model clock as the host has seen it. Callers hold the lock. */
+/* The model clock as this thread has seen it. */
 uint64_t clock_host(void);
 void clock_host_saw(uint64_t time);
 
