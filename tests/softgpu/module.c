@@ -2,6 +2,7 @@
  * cannot run here: an image without PTX is CUDA_ERROR_NO_BINARY_FOR_GPU. */
 #include "soft.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,21 +51,24 @@ CUresult code_from_file(const char *path, struct code **out)
 
 /* ---- modules ---- */
 
+static _Thread_local char
+    refusal[256]; /* why this thread's last PTX was refused; empty: it was not */
+
 /* Consumes one reference of code on success. */
 CUresult module_create(struct context *context, struct code *code, struct library *library,
                        struct module **out)
 {
-    char error[256] = "";
+    refusal[0] = 0;
     struct module *module = calloc(1, sizeof *module);
     if (!module)
         return CUDA_ERROR_OUT_OF_MEMORY;
     kg_status status = exec_module_create((const char *)code->image.ptx.data, &soft_memory,
-                                          &module->exec, error, sizeof error);
+                                          &module->exec, refusal, sizeof refusal);
     if (status != KG_OK || !handle_add(module, HANDLE_MODULE)) {
         if (status == KG_OK)
             exec_module_destroy(module->exec);
         else
-            soft_say("PTX refused: %s", error);
+            soft_say("PTX refused: %s", refusal);
         free(module);
         return status == KG_OK || status == KG_NO_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY
                                                          : CUDA_ERROR_INVALID_PTX;
@@ -174,10 +178,31 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
     return result == CUDA_SUCCESS ? load(module, context, code) : result;
 }
 
+/* The loader's message into the caller's log, as the options say. */
+static void tell(unsigned count, const CUjit_option *options, void **values)
+{
+    char *log = NULL;
+    size_t room = 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (options[i] == CU_JIT_ERROR_LOG_BUFFER)
+            log = values[i];
+        if (options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
+            room = (uintptr_t)values[i];
+    }
+    if (log && room)
+        snprintf(log, room, "%s", refusal);
+}
+
+/* Other options speak of machine code. */
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
                             CUjit_option *options, void **optionValues)
 {
-    return cuModuleLoadData(module, image); /* options speak of machine code */
+    if (numOptions && (!options || !optionValues))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = cuModuleLoadData(module, image);
+    if (result == CUDA_ERROR_INVALID_PTX)
+        tell(numOptions, options, optionValues);
+    return result;
 }
 
 CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)

@@ -260,6 +260,20 @@ static void launches(void)
     GIVES(CUDA_ERROR_INVALID_IMAGE, cu.cuModuleLoadData(&module, "\177ELF nothing"));
 }
 
+static void bad_ptx(void)
+{
+    char log[200] = "";
+    CUmodule module;
+    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *values[] = {log, (void *)sizeof log};
+    GIVES(CUDA_ERROR_INVALID_PTX,
+          cu.cuModuleLoadDataEx(&module,
+                                ".version 7.0\n.target sm_75\n.address_size 64\n"
+                                ".visible .entry bad()\n{\n  add.u32 [;\n}\n",
+                                2, options, values));
+    CHECK(strstr(log, "6:")); /* the line */
+}
+
 static void libraries(void)
 {
     CUlibrary library, owner;
@@ -488,6 +502,7 @@ int main(void)
     host_memory();
     copies();
     launches();
+    bad_ptx();
     libraries();
     order();
     staging();
