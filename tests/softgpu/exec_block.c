@@ -161,6 +161,7 @@ static bool stopped(const struct block *block)
  * run out. False: the launch is over. */
 static bool warp_run(struct block *block, struct lane *lanes, uint32_t count, bool *ready)
 {
+    bool moved;
     do {
         for (uint32_t i = 0; i < count; i++) {
             if (lanes[i].state != READY)
@@ -175,7 +176,10 @@ static bool warp_run(struct block *block, struct lane *lanes, uint32_t count, bo
                     return false;
             }
         }
-    } while (!*ready && warp_collect(lanes, count, false));
+        /* a ready one may be spinning on what those who wait will do */
+        moved = warp_collect(lanes, count, false, !*ready);
+    } while (moved && !*ready);
+    *ready |= moved;
     return true;
 }
 
@@ -188,7 +192,7 @@ static bool collect_loosely(struct block *block)
 {
     bool any = false;
     for (uint32_t first = 0; first < block->lane_count; first += WARP)
-        any |= warp_collect(block->lanes + first, warp_size(block, first), true);
+        any |= warp_collect(block->lanes + first, warp_size(block, first), true, true);
     return any;
 }
 

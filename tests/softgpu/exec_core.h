@@ -219,8 +219,9 @@ enum block_end { BLOCK_DONE, BLOCK_YIELDS, BLOCK_FAULT };
 enum block_end block_run(struct block *block);
 uint64_t special_value(const struct lane *lane, unsigned special, unsigned component);
 /* exec_warp.c: lets waiting collectives of a warp happen; false if none can. loose: lanes at
- * different places of the code may meet if the operation is the same. */
-bool warp_collect(struct lane *lanes, uint32_t count, bool loose);
+ * different places of the code may meet if the operation is the same. quiet: no lane is ready, so
+ * those that ask who is active may be answered. */
+bool warp_collect(struct lane *lanes, uint32_t count, bool loose, bool quiet);
 /* exec_memory.c: host address of a checked access, or NULL after recording a fault. size: a power
  * of two. */
 void *memory_at(struct lane *lane, uint64_t address, uint32_t size, bool write);

@@ -217,7 +217,8 @@ void exec_launch(const struct exec_kernel *kernel, const struct exec_config *con
         snprintf(out->text, sizeof out->text, "out of host memory");
         return;
     }
-    memcpy(copy, params, kernel->info.param_bytes);
+    if (kernel->info.param_bytes)
+        memcpy(copy, params, kernel->info.param_bytes);
     launch.params = copy;
     launch.local_bytes = (kernel->func->stack_bytes + 15) & ~15u;
     launch.shared_bytes = kernel->func->shared_bytes;

@@ -205,10 +205,9 @@ reload: /* after a call or return */
             executed++;
             goto leave;
         case X_unsupported:
+        case X_COUNT:
             lane->pc = c;
             lane_fault(lane, EXEC_UNSUPPORTED, "%s is not implemented", c->instr->form->text);
-            goto fault;
-        case X_COUNT:
             goto fault;
         }
     }

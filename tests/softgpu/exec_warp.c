@@ -217,7 +217,7 @@ static uint32_t active_with(const struct lane *lanes, uint32_t count, uint32_t i
     return present;
 }
 
-bool warp_collect(struct lane *lanes, uint32_t count, bool loose)
+bool warp_collect(struct lane *lanes, uint32_t count, bool loose, bool quiet)
 {
     bool any = false;
     for (uint32_t i = 0; i < count; i++) {
@@ -228,8 +228,8 @@ bool warp_collect(struct lane *lanes, uint32_t count, bool loose)
             happen(lanes, i, present);
         any |= present != 0;
     }
-    if (any)
-        return true;
+    if (any || !quiet)
+        return any;
     /* only when nothing else moves: then those who wait together are the active ones */
     for (uint32_t i = 0; i < count; i++) {
         if (lanes[i].state != AT_COLLECTIVE || !asks_activity(&lanes[i]))

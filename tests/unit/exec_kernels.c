@@ -75,6 +75,10 @@ static const char source[] =
     "__global__ void spin(int *flag, int *out) {\n"
     "  if (blockIdx.x == 0) { while (atomicAdd(flag, 0) < (int)gridDim.x - 1) {} out[0] = 1; }\n"
     "  else atomicAdd(flag, 1); }\n"
+    "__global__ void warp_spin(volatile int *flag, int *out) { int t = threadIdx.x;\n"
+    "  if (t == 0) { while (!*flag) {} out[0] = 1; }\n"
+    "  else { int v = __shfl_down_sync(0xfffffffeu, t, 1); if (t == 5) { out[1] = v; *flag = 1; } "
+    "} }\n"
     "}\n";
 
 static float *floats(unsigned count, unsigned seed)
@@ -312,6 +316,14 @@ static void test_spin(const struct exec_module *module)
     ARG(&call, void *, words + 1);
     CHECK(call_good(&call));
     CHECK(words[0] == 4 && words[1] == 1);
+    /* a lane that spins on what the others of its warp do after a shuffle without it */
+    words = (int *)test_alloc(12, 256);
+    memset(words, 0, 12);
+    call = call_of(module, "warp_spin", 1, 32, 0);
+    ARG(&call, void *, words);
+    ARG(&call, void *, words + 1);
+    CHECK(call_good(&call));
+    CHECK(words[1] == 1 && words[2] == 6);
 }
 
 static void test_print(const struct exec_module *module)
