@@ -1,4 +1,5 @@
-/* The worker's whole way on the software GPU (or, with the argument gpu, on the machine's own): a
+/* The worker's whole way on the software GPU (its kernel is too small for a real one to gain; there
+ * loop.c does it): a
  * capture in the spool, recorded replies as the maker, and what the store then says. A right reply
  * is published; hostile ones are refused by the gates named here and not tried again; a worker that
  * is killed on entry to any step leaves a spool that the next worker finishes. */
