@@ -234,7 +234,7 @@ uint32_t small_from_double(uint8_t type, double value, unsigned mode)
 
 /* a + b in double precision, rounded to odd: a second rounding to a format with at least two bits
  * less is then as if there had been no first. */
-double add_to_odd(double a, double b)
+static double add_to_odd(double a, double b)
 {
     double s = a + b, bb = s - a, error = (a - (s - bb)) + (b - bb);
     uint64_t bits;

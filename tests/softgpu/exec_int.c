@@ -44,7 +44,7 @@ static bool relation(unsigned comparison, bool less, bool equal, bool unordered)
     }
 }
 
-bool compare(unsigned comparison, uint8_t type, union slot a, union slot b)
+static bool compare(unsigned comparison, uint8_t type, union slot a, union slot b)
 {
     unsigned shift = 64 - ptx_types[type].bits;
     if (comparison == PTX_MOD_lo || comparison == PTX_MOD_hi) /* of integers: unsigned lt, gt */
@@ -528,7 +528,7 @@ bool slow_pack(struct lane *lane, union slot *R, const struct code *c)
 
 bool slow_fence(struct lane *lane, union slot *R, const struct code *c)
 {
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    __sync_synchronize();
     return true;
 }
 

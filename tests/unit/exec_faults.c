@@ -90,7 +90,7 @@ static void test_reach(const struct exec_module *module)
     CHECK(
         says(&call, "kernel reach, PTX line 15, block (3,0,0), thread (4,0,0): write of 4 bytes"));
     call.next = 0;
-    ARG(&call, void *, (char *)NULL + 64);
+    ARG(&call, void *, (void *)(uintptr_t)64);
     ARG(&call, int, 100);
     CHECK(call_run(&call) == EXEC_ILLEGAL_ADDRESS &&
           says(&call, "at 0x40, which is not allocated"));
