@@ -108,9 +108,26 @@ static void shapes(void)
         expect((struct test){.ptx = plain, .launch = bad[i], .words = " x "});
 }
 
+/* What another kernel of the original's module does is not the original's own. */
+static void neighbours(void)
+{
+    const char *module =
+        HEAD ".visible .entry other(\n\t.param .u64 a\n)\n{\n\t.reg .b16 %h<4>;\n\t.reg .b64 "
+             "%rd<3>;\n\t.reg .b32 %r<3>;\n\tadd.f16 %h1, %h2, %h3;\n"
+             "\tld.volatile.global.u32 %r1, [%rd1];\n\tret;\n}\n"
+             ".visible .entry k(\n\t.param .u64 k_0,\n\t.param .u32 k_1\n)\n{\n\tret;\n}\n";
+    const char *half = ORIGINAL_PTX("\tadd.f16 %h1, %h2, %h3;\n");
+    const char *watched = ORIGINAL_PTX("\tld.volatile.global.u32 %r1, [%rd1];\n");
+    expect((struct test){.ptx = half, .original = module, .words = "half precision"});
+    expect((struct test){.ptx = watched, .original = module, .words = "volatile"});
+    expect((struct test){.ptx = watched, .original = watched});
+    expect((struct test){.ptx = ORIGINAL_PTX(""), .original = module});
+}
+
 int main(void)
 {
     constructs();
+    neighbours();
     shapes();
     return test_result();
 }
