@@ -13,14 +13,9 @@ static const struct {
     CUjit_option option;
     const char *name;
 } jit_names[] = {
-    {CU_JIT_MAX_REGISTERS, "max_registers"},
-    {CU_JIT_THREADS_PER_BLOCK, "threads_per_block"},
-    {CU_JIT_OPTIMIZATION_LEVEL, "optimization_level"},
-    {CU_JIT_TARGET, "target"},
-    {CU_JIT_FALLBACK_STRATEGY, "fallback_strategy"},
-    {CU_JIT_GENERATE_DEBUG_INFO, "debug_info"},
-    {CU_JIT_GENERATE_LINE_INFO, "line_info"},
-    {CU_JIT_CACHE_MODE, "cache_mode"},
+#define JIT(option, name) {option, name},
+#include "gpu/jit_options.def"
+#undef JIT
 };
 
 struct jit_text {
