@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 enum {
-    VERSION = 1,
+    VERSION = 2,
     ALIGN = 16,        /* of image and data in the file */
     MOST_ARGS = 65536, /* bytes of parameters: drivers take 4 KiB, newer ones 32 KiB */
     MOST_PARAMS = 4096,

@@ -5,8 +5,8 @@
  * File: magic "KGCAP1\0\0", a little-endian header with counts and offsets, the fixed parts, then
  * the data of image and regions, then a BLAKE2b-256 over everything before it. A reader trusts
  * nothing: every offset and count is checked against the file's size, and the digest against its
- * bytes. In the spool it is called DIR/spool/<kernel id>-<pid>-<number>.kgcap; other names there are
- * unfinished. */
+ * bytes. In the spool it is called DIR/spool/<kernel id>-<pid>-<number>.kgcap; other names there
+ * are unfinished. */
 #ifndef KG_CAPTURE_H
 #define KG_CAPTURE_H
 
@@ -23,7 +23,7 @@ struct capture_region {
     uint64_t size;            /* bytes captured */
     uint64_t allocation;      /* base of the allocation it lies in */
     uint64_t allocation_size; /* bytes */
-    char name[128];           /* of a global; empty for pointers */
+    char name[512];           /* of a global; empty for pointers */
     const unsigned char *data;
 };
 

@@ -372,7 +372,7 @@ static kg_status find_globals(struct cuda *cuda)
                                : KG_BAD_INPUT;
         if (status != KG_OK) {
             snprintf(cuda->device.error, sizeof cuda->device.error,
-                     "variable %s has %zu bytes, %" PRIu64 " were captured", region->name, size,
+                     "variable %.100s has %zu bytes, %" PRIu64 " were captured", region->name, size,
                      region->size);
             return status;
         }

@@ -242,7 +242,7 @@ const char *memory_place(const struct replay_memory *memory, size_t at, char *te
     uint64_t offset = at - extent->at, address = extent->address + offset;
     char who[40];
     if (extent->global) {
-        snprintf(text, size, "variable %s + %" PRIu64, capture->regions[extent->region].name,
+        snprintf(text, size, "variable %.100s + %" PRIu64, capture->regions[extent->region].name,
                  offset);
         return text;
     }

@@ -73,6 +73,21 @@ static struct kg_capture sample(void)
     return capture;
 }
 
+/* Mangled names of templates' variables are long. */
+static void long_name(void)
+{
+    struct kg_capture capture = sample(), back;
+    struct capture_region *region = &regions[2];
+    char before[sizeof region->name];
+    memcpy(before, region->name, sizeof before);
+    memset(region->name, 'a', 500);
+    CHECK(capture_write(&capture, path) == KG_OK);
+    if (CHECK(capture_read(path, &back) == KG_OK))
+        CHECK(strlen(back.regions[2].name) == 500);
+    capture_free(&back);
+    memcpy(region->name, before, sizeof before);
+}
+
 static void same(const struct kg_capture *a, const struct kg_capture *b)
 {
     CHECK(!memcmp(&a->hardware, &b->hardware, sizeof a->hardware));
@@ -258,6 +273,7 @@ static void signature_merge(void)
 int main(void)
 {
     round_trip();
+    long_name();
     struct kg_bytes file;
     if (CHECK(file_read(path, 1 << 20, &file) == KG_OK)) {
         damage(&file);
