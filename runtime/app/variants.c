@@ -192,13 +192,17 @@ static bool globals_find(const struct kernel *kernel, const struct kg_variant *v
 {
     const struct module *module = kernel->module;
     for (uint32_t i = 0; i < variant->global_count; i++) {
+        /* the variant may have been made from another build, where the name is another */
+        const struct kernel_global *global =
+            kernel_global_find(&kernel->model, variant->globals[i]);
         size_t size;
-        CUresult result = module->library
-                              ? real.cuLibraryGetGlobal(&out->globals[i], &size, module->handle,
-                                                        variant->globals[i])
-                              : real.cuModuleGetGlobal_v2(&out->globals[i], &size, module->handle,
-                                                          variant->globals[i]);
-        if (!real_ok(result, variant->globals[i]))
+        if (!global)
+            return false;
+        CUresult result =
+            module->library
+                ? real.cuLibraryGetGlobal(&out->globals[i], &size, module->handle, global->name)
+                : real.cuModuleGetGlobal_v2(&out->globals[i], &size, module->handle, global->name);
+        if (!real_ok(result, global->name))
             return false;
     }
     out->global_count = variant->global_count;

@@ -73,7 +73,7 @@ kg_status kernel_model_make(const struct image_code *code, const char *entry,
 void kernel_model_free(struct kernel_model *model);
 /* The global of this build that `name` means, which may come from another build of the same
  * program: the names differ where an anonymous namespace puts a hash of the source's path in. NULL:
- * none. */
+ * none, or several that it could be. */
 const struct kernel_global *kernel_global_find(const struct kernel_model *model, const char *name);
 
 /* Names of all entries, for listings: calls each(self, name). */

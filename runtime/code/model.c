@@ -252,19 +252,26 @@ void kernel_model_free(struct kernel_model *model)
 
 const struct kernel_global *kernel_global_find(const struct kernel_model *model, const char *name)
 {
+    const struct kernel_global *found = NULL;
+    bool ambiguous = false; /* two files' anonymous namespaces */
     struct kg_hash hash;
     struct kg_id wanted, id;
     hash_begin(&hash);
     hash_name(&hash, name);
     hash_end(&hash, &wanted);
     for (uint32_t i = 0; i < model->global_count; i++) {
+        if (!strcmp(model->globals[i].name, name))
+            return &model->globals[i];
         hash_begin(&hash);
         hash_name(&hash, model->globals[i].name);
         hash_end(&hash, &id);
-        if (id_equal(&id, &wanted))
-            return &model->globals[i];
+        if (!id_equal(&id, &wanted))
+            continue;
+        if (found)
+            ambiguous = true;
+        found = &model->globals[i];
     }
-    return NULL;
+    return ambiguous ? NULL : found;
 }
 
 static kg_status entries_of_elf(const struct kg_bytes *code,

@@ -229,14 +229,6 @@ static kg_status params_take(struct reading *r, const json_t *list)
     return KG_OK;
 }
 
-static const char *global_find(const struct kernel_model *model, const char *name)
-{
-    for (unsigned i = 0; name && i < model->global_count; i++)
-        if (!strcmp(model->globals[i].name, name))
-            return model->globals[i].name;
-    return NULL;
-}
-
 static kg_status globals_take(struct reading *r, const json_t *list)
 {
     struct candidate *out = r->out;
@@ -246,10 +238,14 @@ static kg_status globals_take(struct reading *r, const json_t *list)
     const json_t *item;
     json_array_foreach(list, i, item)
     {
-        const char *name = global_find(&r->job->model, json_string_value(item));
-        if (!name)
+        /* from here on it has this build's name: a recorded reply may know another's */
+        const char *wanted = json_string_value(item);
+        const struct kernel_global *global =
+            wanted ? kernel_global_find(&r->job->model, wanted) : NULL;
+        if (!global)
             return BAD(r, "\"globals\": the kernel has no global variable `%.64s`",
-                       json_string_value(item) ? json_string_value(item) : "(no text)");
+                       wanted ? wanted : "(no text)");
+        const char *name = global->name;
         for (unsigned k = 0; k < out->global_count; k++)
             if (!strcmp(out->globals[k], name))
                 return BAD(r, "\"globals\": `%.64s` is named twice", name);

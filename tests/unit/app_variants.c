@@ -85,6 +85,33 @@ static void first_launch(void)
     CHECK(atomic_load(&kernel->refused[REFUSED_SCALAR]) == 1);
 }
 
+/* Made from another build of the program, in whose folder the anonymous namespace, and so the
+ * variable, has another name. */
+static CUresult moved_global(CUdeviceptr *out, size_t *size, CUmodule module, const char *name)
+{
+    *out = (CUdeviceptr)fx_global;
+    *size = sizeof fx_global;
+    return strcmp(name, "_ZN14_GLOBAL__N_1_a4coefE") ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+}
+
+static void moved_build(void)
+{
+    static struct kernel_global here[] = {{(char *)"_ZN14_GLOBAL__N_1_a4coefE", 16, true}};
+    struct kernel *kernel = fixture_kernel("moved", 0x180);
+    kernel->model.globals = here;
+    kernel->model.global_count = 1;
+    struct kg_variant v = fitting(kernel, 1.5);
+    v.globals[0] = "_ZN14_GLOBAL__N_2_b4coefE";
+    put(v);
+    snapshot_new();
+    variants_open();
+    real.cuModuleGetGlobal_v2 = moved_global;
+    load_now(kernel);
+    real.cuModuleGetGlobal_v2 = fx_module_global;
+    const struct swap *swap = swap_of(kernel);
+    CHECK(swap && swap->entries[0].globals[0] == (CUdeviceptr)fx_global);
+}
+
 /* A snapshot that comes while the app runs: nothing is loaded before a safe point. */
 static void safe_points(void)
 {
@@ -269,6 +296,7 @@ int main(void)
     app_context_created(FIXTURE_CONTEXT);
     CHECK(app_hardware(&hardware, &key) && !variants_any());
     first_launch();
+    moved_build();
     safe_points();
     objections();
     parameters();

@@ -133,6 +133,12 @@ static void check_globals(void)
     CHECK(coef && coef->constant && coef->size == 20);
     CHECK(counter && !counter->constant && counter->size == 4);
     CHECK(!kernel_global_find(&model, "other"));
+    /* the same name in two files of one program: only the exact one means something */
+    struct kernel_global twins[] = {{(char *)"_ZN14_GLOBAL__N_1_a1vE", 4, false},
+                                    {(char *)"_ZN14_GLOBAL__N_1_b1vE", 4, false}};
+    struct kernel_model two = {.global_count = 2, .globals = twins};
+    CHECK(kernel_global_find(&two, twins[1].name) == &twins[1]);
+    CHECK(!kernel_global_find(&two, "_ZN14_GLOBAL__N_1_c1vE"));
     CHECK(model.static_shared == 384 && model.local_bytes == 0);
     CHECK(model.max_threads == 256 && model.required_threads[0] == 0);
     kernel_model_free(&model);
