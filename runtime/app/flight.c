@@ -54,10 +54,10 @@ static struct {
     char reading[KG_ID_TEXT];
     struct kg_id late[FLIGHT_LATE_MOST];
     unsigned late_count;
-    char texts[2][TEXT]; /* as written last, and the next */
     size_t written;
-    int next;
+    int next; /* of texts */
 } flight = {.mutex = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .event = "start"};
+static char texts[2][TEXT]; /* as written last, and the next; apart, to take no room in the file */
 
 static struct suspects suspects; /* filled at start, constant then */
 
@@ -265,11 +265,11 @@ static void put_kernels(struct jout *out)
 /* Locked, under flight.mutex. Nothing is written where nothing changed. */
 static void write_state(void)
 {
-    struct jout out = {.data = flight.texts[flight.next], .size = TEXT};
+    struct jout out = {.data = texts[flight.next], .size = TEXT};
     put_prefix(&out);
     put_process(&out);
     put_kernels(&out);
-    const char *last = flight.texts[!flight.next];
+    const char *last = texts[!flight.next];
     while (out.used < flight.written)
         out.data[out.used++] = ' '; /* the file never shrinks: no moment with an old text's tail */
     if (out.full || !ready() || (out.used == flight.written && !memcmp(out.data, last, out.used)))

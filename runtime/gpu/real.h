@@ -28,10 +28,11 @@ struct real_driver {
  * the interposer as it sees the app resolve them. */
 extern struct real_driver real;
 
-/* A row of the table for those who walk it. */
+/* A row of the table for those who walk it. Names are arrays, not pointers: the dynamic linker would
+ * have to relocate pointers at the start of every program that is preloaded. */
 struct real_row {
-    const char *symbol; /* exported name */
-    const char *base;   /* name asked of cuGetProcAddress */
+    char symbol[56]; /* exported name */
+    char base[48];   /* name asked of cuGetProcAddress */
     int version;
     char stream; /* 'L' LEGACY, 'P' PTDS, 'B' BOTH */
     bool hooked;
