@@ -32,7 +32,7 @@ extern struct real_driver real;
  * have to relocate pointers at the start of every program that is preloaded. */
 struct real_row {
     char symbol[56]; /* exported name */
-    char base[48];   /* name asked of cuGetProcAddress */
+    char base[56];   /* name asked of cuGetProcAddress */
     int version;
     char stream; /* 'L' LEGACY, 'P' PTDS, 'B' BOTH */
     bool hooked;
