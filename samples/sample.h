@@ -1,8 +1,9 @@
-// What the four samples share: arguments, error checks, the run's clock, the comparison with the CPU.
+// What the four samples share: arguments, error checks, the run's clock, the comparison with the
+// CPU.
 //
-// A sample is a small program of the kind people write: plain CUDA runtime code, one hot kernel that is correct and
-// not tuned. Each launch's whole output is compared with a result computed on the CPU; the program ends with status 1
-// at the first wrong one. It knows nothing of kgenrt.
+// A sample is a small program of the kind people write: plain CUDA runtime code, one hot kernel
+// that is correct and not tuned. Each launch's whole output is compared with a result computed on
+// the CPU; the program ends with status 1 at the first wrong one. It knows nothing of kgenrt.
 #pragma once
 
 #include <cmath>
@@ -71,15 +72,22 @@ struct Run {
     {
         return launches ? double(done) / launches : (now() - started) / seconds;
     }
-    bool more() const { return part() < 1; }
+    bool more() const
+    {
+        return part() < 1;
+    }
 
-    void begin() { CUDA(cudaEventRecord(before)); }
+    void begin()
+    {
+        CUDA(cudaEventRecord(before));
+    }
     void end()
     {
         CUDA(cudaGetLastError());
         CUDA(cudaEventRecord(after));
     }
-    // Call when the results are on the host. expected: from the CPU; tolerance: relative to max(1, |expected|).
+    // Call when the results are on the host. expected: from the CPU; tolerance: relative to max(1,
+    // |expected|).
     void check(const float *result, const float *expected, size_t count, float tolerance)
     {
         float milliseconds = 0;
@@ -96,7 +104,8 @@ struct Run {
         for (size_t i = 0; i < count; i++)
             if (!(std::fabs(result[i] - expected[i]) <=
                   tolerance * std::max(1.0f, std::fabs(expected[i])))) {
-                std::printf("%s: launch %ld is WRONG in %zu of %zu elements, first at %zu: %.9g instead of %.9g\n",
+                std::printf("%s: launch %ld is WRONG in %zu of %zu elements, first at %zu: %.9g "
+                            "instead of %.9g\n",
                             name, done, bad, count, i, result[i], expected[i]);
                 std::exit(1);
             }
@@ -114,7 +123,8 @@ struct Run {
         size_t share = std::max<size_t>(1, times.size() / 10);
         std::vector<float> first(times.begin(), times.begin() + std::min(share, times.size()));
         std::vector<float> last(times.end() - std::min(share, times.size()), times.end());
-        std::printf("%s: %ld launches checked, %ld wrong; median kernel time %.1f us in the first tenth, %.1f us in "
+        std::printf("%s: %ld launches checked, %ld wrong; median kernel time %.1f us in the first "
+                    "tenth, %.1f us in "
                     "the last%s\n",
                     name, done, wrong, median(first), median(last),
                     small ? " (small sizes; modelled time if on the software GPU)" : "");

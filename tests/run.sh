@@ -1,26 +1,42 @@
 #!/bin/sh
 # Builds everything and runs all tests: release build, then the address and undefined-behaviour sanitizers. Installs what is
-# missing. GPU tests are skipped, with their reason, where there is no GPU.
+# missing. GPU tests are skipped, with their reason, where there is no GPU. The last line sums up all builds; the exit status
+# is 0 only if nothing failed.
 #
 #   tests/run.sh [--quick] [ctest arguments]    --quick: the release build only
 set -eu
 cd "$(dirname "$0")/.."
-quick=
-[ "${1:-}" = --quick ] && { quick=yes; shift; }
-extra_needs="clang:clang libclang_rt.asan-x86_64.a:libclang-rt-14-dev strace:strace"
+presets="release asan"
+[ "${1:-}" = --quick ] && { presets=release; shift; }
+extra_needs="clang:clang libclang_rt.asan-x86_64.a:libclang-rt-14-dev clang-format:clang-format strace:strace"
 . tests/setup.sh
 
-configure() { # preset
-    cmake --preset "$1" -DKGENRT_CUDA="$CUDA_ROOT" >build/"$1".log 2>&1 || { cat build/"$1".log >&2; die "configuring $1 failed"; }
+# report PRESET: prints what was skipped and why, and adds ctest's counts to passed, failed and skipped
+report() {
+    all=$(sed -n 's/^[[:space:]]*tests="\([0-9]*\)"/\1/p' "build/$1.xml")
+    bad=$(sed -n 's/^[[:space:]]*failures="\([0-9]*\)"/\1/p' "build/$1.xml")
+    not=$(sed -n 's/^[[:space:]]*skipped="\([0-9]*\)"/\1/p' "build/$1.xml")
+    passed=$((passed + all - bad - not)) failed=$((failed + bad)) skipped=$((skipped + not))
+    awk '/<testcase / { name = $2; gsub(/name=|"/, "", name); not = 0 }
+         /<skipped/ { not = 1 }
+         not && sub(/.*skipped: /, "") { sub(/<.*/, ""); print "skipped: " name ": " $0 }' "build/$1.xml" |
+        sed 's/&apos;/'"'"'/g; s/&quot;/"/g; s/&lt;/</g; s/&gt;/>/g; s/&amp;/\&/g'
 }
+
 mkdir -p build
-status=0
-for preset in release ${quick:-asan}; do
-    [ "$preset" = yes ] && continue
+status=0 passed=0 failed=0 skipped=0
+for preset in $presets; do
     say "== $preset: build"
-    configure "$preset"
+    cmake --preset "$preset" -DKGENRT_CUDA="$CUDA_ROOT" >"build/$preset.log" 2>&1 || {
+        cat "build/$preset.log" >&2
+        die "configuring $preset failed"
+    }
     cmake --build --preset "$preset"
     say "== $preset: test"
-    ctest --preset "$preset" "$@" || status=1
+    rm -f "build/$preset.xml"
+    ctest --preset "$preset" --output-junit "$PWD/build/$preset.xml" "$@" || status=1
+    report "$preset"
 done
+[ "$passed" -gt 0 ] || status=1
+say "$passed passed, $failed failed, $skipped skipped"
 exit $status

@@ -28,8 +28,8 @@ struct real_driver {
  * the interposer as it sees the app resolve them. */
 extern struct real_driver real;
 
-/* A row of the table for those who walk it. Names are arrays, not pointers: the dynamic linker would
- * have to relocate pointers at the start of every program that is preloaded. */
+/* A row of the table for those who walk it. Names are arrays, not pointers: the dynamic linker
+ * would have to relocate pointers at the start of every program that is preloaded. */
 struct real_row {
     char symbol[56]; /* exported name */
     char base[56];   /* name asked of cuGetProcAddress */

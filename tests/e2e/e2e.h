@@ -38,13 +38,19 @@ static inline const char *e2e_place(const char *variable, const char *otherwise)
 /* A text that lives until the program ends; tests are short. */
 __attribute__((format(printf, 1, 2))) static inline char *e2e_text(const char *format, ...)
 {
+    static struct kept {
+        struct kept *before;
+        char *text;
+    } * last; /* all of them, so that the leak checker knows that they are wanted */
+    struct kept *one = malloc(sizeof *one);
     va_list args;
-    char *out = NULL;
     va_start(args, format);
-    if (vasprintf(&out, format, args) < 0)
+    if (!one || vasprintf(&one->text, format, args) < 0)
         exit(1);
     va_end(args);
-    return out;
+    one->before = last;
+    last = one;
+    return one->text;
 }
 
 static inline void e2e_fresh_cache(void)
@@ -66,6 +72,9 @@ static inline void e2e_remove_cache(void)
 /* First call of each test: device, library path, a cache folder of its own. */
 static inline void e2e_begin(int argc, char **argv)
 {
+#ifdef __SANITIZE_THREAD__
+    SKIP("a library instrumented for threads cannot be preloaded");
+#endif
     e2e_gpu = argc > 1 && !strcmp(argv[1], "gpu");
     if (e2e_gpu && access("/dev/nvidiactl", F_OK) && access("/dev/nvidia0", F_OK))
         SKIP("no NVIDIA GPU on this machine");
@@ -75,6 +84,11 @@ static inline void e2e_begin(int argc, char **argv)
             SKIP("no nvcc here: neither the samples nor the software GPU's runtime were built");
         const char *before = getenv("LD_LIBRARY_PATH");
         setenv("LD_LIBRARY_PATH", e2e_text("%s/softgpu:%s", E2E_BUILD, before ? before : ""), 1);
+    }
+    if (*PRELOAD_FIRST) { /* kgenrt run puts our library before the sanitizer's */
+        setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
+        setenv("LSAN_OPTIONS",
+               e2e_text("print_suppressions=0:suppressions=%s/tests/lsan.supp", E2E_SOURCE), 1);
     }
     e2e_fresh_cache();
     setenv("KGENRT_LOG", e2e_place("KGENRT_LOG", "info"), 1);
@@ -94,6 +108,8 @@ static inline pid_t e2e_start(const char *const argv[], const char *const enviro
     pid_t pid = fork();
     if (pid)
         return pid;
+    if (*PRELOAD_FIRST)
+        setenv("LD_PRELOAD", PRELOAD_FIRST, 1);
     for (; environment && *environment; environment++)
         putenv((char *)(uintptr_t)*environment);
     if (out >= 0) {
@@ -160,7 +176,7 @@ static inline const char *e2e_cli(void)
 
 static inline const char *e2e_preload(void)
 {
-    return e2e_text("LD_PRELOAD=%s/libkgenrt.so", E2E_BUILD);
+    return e2e_text("LD_PRELOAD=" PRELOAD_FIRST "%s/libkgenrt.so", E2E_BUILD);
 }
 
 static inline const char *e2e_replies(const char *sample)

@@ -83,7 +83,7 @@ static void untouched(const char *program)
 /* A sanitizer's build brings its runtime along, which does not start in every program. */
 static bool instrumented(void)
 {
-    return run(false, "ldd " PRELOAD) == 0 && strstr(output, "san.so");
+    return run(false, "ldd " LIBRARY) == 0 && strstr(output, "san.so");
 }
 
 static void bystanders(void)

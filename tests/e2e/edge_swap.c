@@ -94,6 +94,8 @@ static int prepare(void)
     WELL(store_put_variant(store, &v, &best));
     WELL(snapshot_make(store, cache_dir(), &v.hardware));
     store_close(store);
+    kernel_model_free(&model);
+    image_code_free(&code);
     return test_result();
 }
 

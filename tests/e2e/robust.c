@@ -144,10 +144,11 @@ static void no_worker(void)
     e2e_fresh_cache();
     CHECK(system(e2e_text("cp '%s/libkgenrt.so' '%s/'", E2E_BUILD, e2e_cache)) == 0);
     const char *argv[] = {e2e_sample(SAMPLE), "--launches", launches, NULL};
-    int status = e2e_run(argv,
-                         (const char *[]){e2e_text("LD_PRELOAD=%s/libkgenrt.so", e2e_cache),
-                                          e2e_replies(SAMPLE), NULL},
-                         300);
+    int status =
+        e2e_run(argv,
+                (const char *[]){e2e_text("LD_PRELOAD=" PRELOAD_FIRST "%s/libkgenrt.so", e2e_cache),
+                                 e2e_replies(SAMPLE), NULL},
+                300);
     CHECK(status == 0 && strstr(e2e_output, ", 0 wrong"));
     fprintf(stderr, "%-44s exit status %d: %.60s\n", "no worker binary", status, e2e_output);
     /* the capture waits in the spool, for a worker that comes later */
