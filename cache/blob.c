@@ -9,14 +9,6 @@
 enum { HEAD = 8, LEVEL = 3 };
 static const size_t most = (size_t)256 << 20;
 
-static void identify(const void *data, size_t size, struct kg_id *out)
-{
-    struct kg_hash hash;
-    hash_begin(&hash);
-    hash_bytes(&hash, data, size);
-    hash_end(&hash, out);
-}
-
 kg_status blob_pack(const void *data, size_t size, struct kg_id *id, struct kg_bytes *out)
 {
     *out = (struct kg_bytes){0};
@@ -34,7 +26,7 @@ kg_status blob_pack(const void *data, size_t size, struct kg_id *id, struct kg_b
         return KG_NO_MEMORY; /* the bound was given: only memory can be short */
     }
     bytes[HEAD + used] = 0;
-    identify(data, size, id);
+    hash_data(data, size, id);
     *out = (struct kg_bytes){bytes, HEAD + used};
     return KG_OK;
 }
@@ -57,7 +49,7 @@ kg_status blob_unpack(const void *data, size_t size, const struct kg_id *id, str
     out->size = ZSTD_decompress(out->data, (size_t)length, bytes + HEAD, size - HEAD);
     if (!ZSTD_isError(out->size) && out->size == length) {
         out->data[length] = 0;
-        identify(out->data, out->size, &got);
+        hash_data(out->data, out->size, &got);
         if (id_equal(&got, id))
             return KG_OK;
     }

@@ -49,12 +49,6 @@ static kg_status say_once(kg_status status, const char *path)
     return status;
 }
 
-/* file_trusted without its line in the log. */
-static bool trusted(const struct stat *info)
-{
-    return (info->st_uid == geteuid() || !info->st_uid) && !(info->st_mode & 022);
-}
-
 kg_status snapshot_current(const char *dir, const struct kg_id *hardware, struct kg_id *out)
 {
     char path[KG_PATH], key[KG_ID_TEXT], text[2 * HEX + 16];
@@ -69,7 +63,7 @@ kg_status snapshot_current(const char *dir, const struct kg_id *hardware, struct
     close(fd);
     if (size < 0)
         return say_once(KG_IO, path);
-    if (!trusted(&info))
+    if (!stat_trusted(&info))
         return say_once(KG_DENIED, path);
     kg_status status = parse_current(text, (size_t)size, hardware, out);
     return status == KG_OK ? KG_OK : say_once(KG_CORRUPT, path);

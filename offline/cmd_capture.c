@@ -33,7 +33,7 @@ static bool free_path(const char *out, const struct kg_capture *capture, char pa
         char number[16] = "";
         if (n > 1)
             snprintf(number, sizeof number, "-%d", n);
-        if (path_make(path, "%s/%s-%.8s%s.kgcap", out, readable, id, number) != KG_OK)
+        if (path_make(path, "%s/%s-%.8s%s" CAPTURE_SUFFIX, out, readable, id, number) != KG_OK)
             return false;
         if (access(path, F_OK))
             return true;
@@ -69,8 +69,7 @@ static json_t *gather(const char *cache, const char *out, const char *kernel)
         return list;
     DIR *folder = opendir(path);
     while (folder && (entry = readdir(folder))) {
-        size_t length = strlen(entry->d_name);
-        if (length > 6 && !strcmp(entry->d_name + length - 6, ".kgcap") &&
+        if (text_ends(entry->d_name, CAPTURE_SUFFIX) &&
             path_make(path, "%s/spool/%s", cache, entry->d_name) == KG_OK)
             take(path, out, kernel, list);
     }
@@ -139,7 +138,8 @@ static int run(const struct arguments *arguments)
     kg_status status = start_run(&start);
     json_t *captures = gather(cache, folder, argument(arguments, "kernel"));
     json_t *kernels = kernels_of(cache);
-    nftw(cache, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    if (nftw(cache, remove_one, 16, FTW_DEPTH | FTW_PHYS))
+        failed("%s: cannot be removed: %s; it may hold the program's data", cache, strerror(errno));
     free(folder);
     if (status != KG_OK) {
         json_decref(captures);

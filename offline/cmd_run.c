@@ -10,11 +10,8 @@ static int run(const struct arguments *arguments)
     struct start start = {.program = arguments->operands,
                           .mode = argument(arguments, "mode"),
                           .makers = argument(arguments, "makers")};
-    static const char *const modes[] = {"off", "observe", "cached", "tune"};
-    bool known = !start.mode;
-    for (int i = 0; i < 4; i++)
-        known = known || !strcmp(start.mode, modes[i]);
-    if (!known)
+    enum kg_mode known;
+    if (start.mode && !mode_parse(start.mode, &known))
         return wrong_use(arguments->command, "'%s' is none of off, observe, cached, tune",
                          start.mode);
     const char *mode = start.mode ? start.mode : options()->mode;

@@ -340,7 +340,7 @@ static int show_capture(const struct arguments *arguments, const char *path)
 static int run(const struct arguments *arguments)
 {
     const char *what = arguments->operands[0];
-    if (strchr(what, '/') || strstr(what, ".kgcap") || !access(what, F_OK))
+    if (strchr(what, '/') || strstr(what, CAPTURE_SUFFIX) || !access(what, F_OK))
         return show_capture(arguments, what);
     json_t *stored = stored_read(cache_dir());
     json_t *result = find(stored, what);

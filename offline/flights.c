@@ -3,31 +3,15 @@
 #include "cli.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 enum { MOST_FLIGHT = 8 << 20 };
-
-/* Our shared lock fails as long as the process holds its own. */
-static bool running(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return false;
-    bool locked = flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
-    close(fd);
-    return locked;
-}
 
 static json_t *read_one(const char *path)
 {
     struct kg_bytes file;
     json_error_t error;
-    bool alive = running(path);
+    bool alive = file_locked(path);
     if (file_read(path, MOST_FLIGHT, &file) != KG_OK)
         return NULL;
     json_t *flight = json_loadb((const char *)file.data, file.size, JSON_DISABLE_EOF_CHECK, &error);
@@ -75,8 +59,7 @@ json_t *flights_read(const char *dir)
         return flights;
     DIR *folder = opendir(path);
     while (folder && (entry = readdir(folder))) {
-        size_t length = strlen(entry->d_name);
-        if (length < 5 || strcmp(entry->d_name + length - 4, ".kgf") ||
+        if (!text_ends(entry->d_name, ".kgf") ||
             path_make(path, "%s/flight/%s", dir, entry->d_name) != KG_OK)
             continue;
         json_t *flight = read_one(path);

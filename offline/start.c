@@ -2,6 +2,8 @@
  * sent to this process go on to the program; those that a terminal sends reach it anyway. */
 #include "cli.h"
 
+#include "capture.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -152,10 +154,8 @@ static bool spool_waits(const struct start *start)
     if (path_make(path, "%s/spool", start->cache ? start->cache : cache_dir()) != KG_OK)
         return false;
     DIR *folder = opendir(path);
-    while (folder && !waits && (entry = readdir(folder))) {
-        size_t length = strlen(entry->d_name);
-        waits = length > 6 && !strcmp(entry->d_name + length - 6, ".kgcap");
-    }
+    while (folder && !waits && (entry = readdir(folder)))
+        waits = text_ends(entry->d_name, CAPTURE_SUFFIX);
     if (folder)
         closedir(folder);
     return waits;

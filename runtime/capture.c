@@ -22,6 +22,7 @@ enum {
     MOST_ARGS = 65536, /* bytes of parameters: drivers take 4 KiB, newer ones 32 KiB */
     MOST_PARAMS = 4096,
     MOST_POINTERS = 1024,
+    MOST_REGIONS = 4096,
     CHUNK = 1 << 20,
 };
 static const size_t most_file = (size_t)8 << 30;
@@ -37,19 +38,10 @@ struct sink {
     bool failed;
 };
 
-static void sink_write(struct sink *sink, const unsigned char *data, size_t size)
+static void sink_write(struct sink *sink, const void *data, size_t size)
 {
-    while (size && !sink->failed) {
-        ssize_t done = write(sink->fd, data, size);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0) {
-            sink->failed = true;
-            return;
-        }
-        data += done;
-        size -= (size_t)done;
-    }
+    if (!sink->failed && !write_all(sink->fd, data, size))
+        sink->failed = true;
 }
 
 /* In pieces, so that a piece is still in the processor's cache when it is hashed. */
@@ -273,7 +265,9 @@ static bool region_sound(const struct capture_region *region)
 static void unpack_regions(struct unpack *in, struct kg_capture *out)
 {
     uint32_t count = unpack_count(in, 1 + 4 * 8 + 4);
-    out->regions = items(in, count, sizeof *out->regions);
+    if (count > MOST_REGIONS)
+        in->failed = true;
+    out->regions = items(in, in->failed ? 0 : count, sizeof *out->regions);
     for (uint32_t i = 0; i < count && !in->failed; i++) {
         struct capture_region *region = &out->regions[i];
         region->kind = (enum capture_region_kind)unpack_u8(in);

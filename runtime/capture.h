@@ -2,15 +2,17 @@
  * spool, the worker and `kgenrt replay` read it. This is the file's form and nothing more: no GPU,
  * and safe in the app.
  *
- * File: magic "KGCAP1\0\0", a little-endian header with counts and offsets, the fixed parts, then
- * the data of image and regions, then a BLAKE2b-256 over everything before it. A reader trusts
- * nothing: every offset and count is checked against the file's size, and the digest against its
- * bytes. In the spool it is called DIR/spool/<kernel id>-<pid>-<number>.kgcap; other names there
- * are unfinished. */
+ * File: magic "KGCAP1\0\0", little-endian fields and tables with their counts and sizes, then the
+ * data of image and regions, then a BLAKE2b-256 over everything before it (capture.c has the
+ * order). A reader trusts nothing: every size and count is checked against the file's size, and the
+ * digest against its bytes. In the spool it is called DIR/spool/<kernel id>-<pid>-<number>.kgcap;
+ * other names there are unfinished. */
 #ifndef KG_CAPTURE_H
 #define KG_CAPTURE_H
 
 #include "kgenrt.h"
+
+#define CAPTURE_SUFFIX ".kgcap" /* of finished captures' names */
 
 enum capture_region_kind {
     CAPTURE_POINTER = 0, /* reached through a pointer parameter */
@@ -23,7 +25,7 @@ struct capture_region {
     uint64_t size;            /* bytes captured */
     uint64_t allocation;      /* base of the allocation it lies in */
     uint64_t allocation_size; /* bytes */
-    char name[512];           /* of a global; empty for pointers */
+    char name[128];           /* of a global; empty for pointers */
     const unsigned char *data;
 };
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -63,15 +64,16 @@ kg_status file_read(const char *path, size_t limit, struct kg_bytes *out)
     return status;
 }
 
-static bool put(int fd, const unsigned char *data, size_t size)
+bool write_all(int fd, const void *data, size_t size)
 {
+    const unsigned char *at = data;
     while (size) {
-        ssize_t done = write(fd, data, size);
+        ssize_t done = write(fd, at, size);
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0)
             return false;
-        data += done;
+        at += done;
         size -= (size_t)done;
     }
     return true;
@@ -86,7 +88,7 @@ kg_status file_write(const char *path, const void *data, size_t size, unsigned m
     if (status != KG_OK)
         return status;
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    bool good = fd >= 0 && put(fd, data, size) && !fsync(fd);
+    bool good = fd >= 0 && write_all(fd, data, size) && !fsync(fd);
     int error = errno;
     if (fd >= 0 && close(fd))
         good = false;
@@ -129,6 +131,11 @@ kg_status dir_make(const char *path)
     return status;
 }
 
+bool stat_trusted(const struct stat *info)
+{
+    return (info->st_uid == geteuid() || !info->st_uid) && !(info->st_mode & 022);
+}
+
 kg_status file_trusted(int fd, const char *path)
 {
     struct stat info;
@@ -136,11 +143,27 @@ kg_status file_trusted(int fd, const char *path)
         log_line(KG_WARN, "%s: %s", path, strerror(errno));
         return KG_IO;
     }
-    if ((info.st_uid == geteuid() || !info.st_uid) && !(info.st_mode & 022))
+    if (stat_trusted(&info))
         return KG_OK;
     log_line(KG_WARN,
              "%s: belongs to user %u, mode %03o: it must belong to you or root, and be "
              "writable by nobody else; it is not used",
              path, (unsigned)info.st_uid, (unsigned)info.st_mode & 0777);
     return KG_DENIED;
+}
+
+bool file_locked(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    bool locked = flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+    close(fd); /* and with it our lock */
+    return locked;
+}
+
+bool text_ends(const char *text, const char *suffix)
+{
+    size_t length = strlen(text), end = strlen(suffix);
+    return length > end && !strcmp(text + length - end, suffix);
 }

@@ -41,6 +41,14 @@ void hash_end(struct kg_hash *hash, struct kg_id *out)
     crypto_generichash_final(state(hash), out->bytes, sizeof out->bytes);
 }
 
+void hash_data(const void *data, size_t size, struct kg_id *out)
+{
+    struct kg_hash hash;
+    hash_begin(&hash);
+    hash_bytes(&hash, data, size);
+    hash_end(&hash, out);
+}
+
 bool id_equal(const struct kg_id *a, const struct kg_id *b)
 {
     return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;

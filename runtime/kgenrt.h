@@ -49,6 +49,8 @@ void hash_bytes(struct kg_hash *hash, const void *data, size_t size);
 void hash_text(struct kg_hash *hash, const char *text);
 void hash_u64(struct kg_hash *hash, uint64_t value);
 void hash_end(struct kg_hash *hash, struct kg_id *out);
+/* The digest of just these bytes. */
+void hash_data(const void *data, size_t size, struct kg_id *out);
 
 /* ---- hardware -------------------------------------------------------------------------------- */
 
@@ -138,8 +140,16 @@ void options_each(void (*row)(void *self, const char *variable, const char *valu
                               const char *standard, const char *text),
                   void *self);
 
-enum kg_mode { KG_MODE_OFF, KG_MODE_OBSERVE, KG_MODE_CACHED, KG_MODE_TUNE };
+enum kg_mode { KG_MODE_OFF, KG_MODE_OBSERVE, KG_MODE_CACHED, KG_MODE_TUNE, KG_MODE_COUNT };
+extern const char *const mode_names[KG_MODE_COUNT];
+/* False unless text is one of the names. */
+bool mode_parse(const char *text, enum kg_mode *out);
+/* Of KGENRT_MODE; what is none of the names is said each time, and means off. */
 enum kg_mode options_mode(void);
+
+/* An accuracy's text as a relative error: "bitwise" is 0, "rel:X" is X, whatever the locale. False
+ * unless it is one of these, with 0 < X < 1. */
+bool accuracy_relative(const char *text, double *out);
 
 /* Folder of the cache, without a slash at its end (see KGENRT_CACHE); empty when there is no home.
  */
@@ -169,11 +179,21 @@ kg_status file_read(const char *path, size_t limit, struct kg_bytes *out);
 /* Writes path by a temporary file beside it, fsync and rename: readers see the old or the new file.
  */
 kg_status file_write(const char *path, const void *data, size_t size, unsigned mode);
+/* All the bytes to a descriptor, whatever interrupts; false, with errno, if that fails. */
+bool write_all(int fd, const void *data, size_t size);
 /* mkdir -p with mode 0700; KG_DENIED if the last folder belongs to somebody else, or is writable by
  * others. */
 kg_status dir_make(const char *path);
-/* KG_DENIED unless path belongs to this user or root and nobody else may write it. */
+/* Whether a file belongs to this user or root and nobody else may write it. */
+struct stat;
+bool stat_trusted(const struct stat *info);
+/* The same of an open file: KG_DENIED, with a line, if not. */
 kg_status file_trusted(int fd, const char *path);
+/* Whether another open file holds an exclusive flock on path: flight recorders and workers are
+ * alive as long as they do. Asking takes the lock for a moment, if nobody has it. */
+bool file_locked(const char *path);
+/* Whether text ends with suffix and is longer. */
+bool text_ends(const char *text, const char *suffix);
 /* snprintf into a fixed path buffer; KG_LIMIT if it does not fit. */
 #define KG_PATH 1024
 kg_status path_make(char out[static KG_PATH], const char *format, ...)

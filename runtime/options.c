@@ -3,10 +3,14 @@
 #include "kgenrt.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { MOST_NUMBER = 1000000000 }; /* so that no unit overflows */
 
 #define OPT_INT(variable, standard) integer(variable, standard)
 #define OPT_TEXT(variable, standard) text(variable, standard)
@@ -14,7 +18,9 @@
 static struct kg_options values;
 static char folder[KG_PATH];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static const char *bad_variable, *bad_value; /* the first one, said when the log can be used */
+/* The first bad one; said when the log can be used, by whoever comes first. */
+static _Atomic(const char *) bad_variable;
+static const char *bad_value;
 
 static const char *text(const char *variable, const char *standard)
 {
@@ -31,10 +37,12 @@ static long integer(const char *variable, long standard)
     char *end;
     errno = 0;
     long number = strtol(value, &end, 10);
-    if (!errno && !*end && number >= 0)
+    if (!errno && !*end && number >= 0 && number <= MOST_NUMBER)
         return number;
-    bad_variable = variable;
-    bad_value = value;
+    if (!atomic_load(&bad_variable)) {
+        bad_value = value;
+        atomic_store(&bad_variable, variable);
+    }
     return standard;
 }
 
@@ -64,10 +72,11 @@ static void load(void)
 const struct kg_options *options(void)
 {
     pthread_once(&once, load);
-    if (bad_variable) {
-        const char *variable = bad_variable, *value = bad_value;
-        bad_variable = NULL;
-        log_line(KG_WARN, "%s='%s' is no number from 0 up: the default is used", variable, value);
+    if (atomic_load_explicit(&bad_variable, memory_order_relaxed)) {
+        const char *variable = atomic_exchange(&bad_variable, NULL);
+        if (variable)
+            log_line(KG_WARN, "%s='%s' is no number from 0 to %d: the default is used", variable,
+                     bad_value, MOST_NUMBER);
     }
     return &values;
 }
@@ -89,15 +98,47 @@ void options_each(void (*row)(void *, const char *, const char *, const char *, 
 #undef OPT
 }
 
+const char *const mode_names[KG_MODE_COUNT] = {"off", "observe", "cached", "tune"};
+
+bool mode_parse(const char *text, enum kg_mode *out)
+{
+    for (int i = 0; i < KG_MODE_COUNT; i++)
+        if (!strcmp(text, mode_names[i])) {
+            *out = (enum kg_mode)i;
+            return true;
+        }
+    return false;
+}
+
 enum kg_mode options_mode(void)
 {
-    static const char *const modes[] = {"off", "observe", "cached", "tune"};
-    const char *mode = options()->mode;
-    for (int i = 0; i < 4; i++)
-        if (!strcmp(mode, modes[i]))
-            return (enum kg_mode)i;
-    log_line(KG_WARN, "KGENRT_MODE='%s' is none of off, observe, cached, tune: off is used", mode);
-    return KG_MODE_OFF;
+    enum kg_mode mode = KG_MODE_OFF;
+    const char *text = options()->mode;
+    if (!mode_parse(text, &mode))
+        log_line(KG_WARN, "KGENRT_MODE='%s' is none of off, observe, cached, tune: off is used",
+                 text);
+    return mode;
+}
+
+bool accuracy_relative(const char *text, double *out)
+{
+    *out = 0;
+    if (!strcmp(text, "bitwise"))
+        return true;
+    locale_t plain = newlocale(LC_NUMERIC_MASK, "C", NULL);
+    if (strncmp(text, "rel:", 4) || !plain)
+        goto no;
+    char *end;
+    double value = strtod_l(text + 4, &end, plain);
+    if (*end || end == text + 4 || !(value > 0 && value < 1))
+        goto no;
+    freelocale(plain);
+    *out = value;
+    return true;
+no:
+    if (plain)
+        freelocale(plain);
+    return false;
 }
 
 const char *cache_dir(void)

@@ -94,12 +94,9 @@ void pack_text(struct pack *pack, const char *text)
 
 kg_status pack_seal(struct pack *pack, struct kg_bytes *out)
 {
-    struct kg_hash hash;
     struct kg_id digest;
     *out = (struct kg_bytes){0};
-    hash_begin(&hash);
-    hash_bytes(&hash, pack->data, pack->size);
-    hash_end(&hash, &digest);
+    hash_data(pack->data, pack->size, &digest);
     pack_id(pack, &digest);
     pack_u8(pack, 0); /* the NUL that struct kg_bytes promises, not counted */
     if (pack->failed) {
@@ -132,11 +129,8 @@ kg_status unpack_begin(struct unpack *in, const void *data, size_t size,
         in->failed = true;
         return KG_UNSUPPORTED;
     }
-    struct kg_hash hash;
     struct kg_id digest;
-    hash_begin(&hash);
-    hash_bytes(&hash, data, in->size);
-    hash_end(&hash, &digest);
+    hash_data(data, in->size, &digest);
     if (!memcmp(in->data + in->size, digest.bytes, KG_ID_BYTES))
         return KG_OK;
     in->failed = true;

@@ -134,7 +134,6 @@ static const char *const refusal_keys[] = {
     [REFUSED_ALIGNMENT] = "alignment",   [REFUSED_OVERLAP] = "overlap",
     [REFUSED_ATTRIBUTES] = "attributes", [REFUSED_ERROR] = "error",
 };
-static const char *const mode_names[] = {"off", "observe", "cached", "tune"};
 
 static void put_id(struct jout *out, const struct kg_id *id)
 {

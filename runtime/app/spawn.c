@@ -8,13 +8,11 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -136,14 +134,7 @@ static bool beside_us(char path[static KG_PATH])
 static bool worker_runs(void)
 {
     char path[KG_PATH];
-    if (path_make(path, "%s/worker.lock", app_dir()) != KG_OK)
-        return false;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return false;
-    bool runs = flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
-    close(fd); /* and with it our lock */
-    return runs;
+    return path_make(path, "%s/worker.lock", app_dir()) == KG_OK && file_locked(path);
 }
 
 /* NULL, or why no worker may be started from here. */

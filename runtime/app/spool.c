@@ -10,14 +10,15 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define SUFFIX ".kgcap"
+#include "capture.h"
+
 #define RESERVE (UINT64_C(512) << 20) /* bytes that the disk keeps free */
 
 kg_status spool_path(const struct kg_id *kernel, char path[static KG_PATH])
 {
     static atomic_uint number;
     char id[KG_ID_TEXT];
-    return path_make(path, "%s/spool/%s-%d-%u" SUFFIX, app_dir(), id_text(kernel, id),
+    return path_make(path, "%s/spool/%s-%d-%u" CAPTURE_SUFFIX, app_dir(), id_text(kernel, id),
                      (int)getpid(), atomic_fetch_add(&number, 1));
 }
 
@@ -46,9 +47,7 @@ struct wanted {
 static void compare(void *self, const char *name, uint64_t size)
 {
     struct wanted *wanted = self;
-    size_t length = strlen(name);
-    if (size && length > sizeof SUFFIX && !strcmp(name + length - (sizeof SUFFIX - 1), SUFFIX) &&
-        !strncmp(name, wanted->id, strlen(wanted->id)))
+    if (size && text_ends(name, CAPTURE_SUFFIX) && !strncmp(name, wanted->id, strlen(wanted->id)))
         wanted->found = true;
 }
 

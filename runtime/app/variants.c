@@ -5,7 +5,6 @@
  * table that a launch may still read. */
 #include "app/inside.h"
 
-#include <locale.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,26 +56,11 @@ const struct kg_id *variants_snapshot(void)
 /* ---- which variants may be used ----------------------------------------------------------------
  */
 
-/* "rel:1e-5" as a number without the app's locale; -1 unless it is one. */
-static double relative_bound(const char *text)
-{
-    if (strncmp(text, "rel:", 4))
-        return -1;
-    locale_t plain = newlocale(LC_NUMERIC_MASK, "C", NULL);
-    if (!plain)
-        return -1;
-    char *end;
-    double value = strtod_l(text + 4, &end, plain);
-    freelocale(plain);
-    return *end || end == text + 4 || !(value >= 0) ? -1 : value;
-}
-
 static bool accuracy_allowed(const char *accuracy)
 {
-    if (!strcmp(accuracy, "bitwise"))
-        return true;
-    double has = relative_bound(accuracy), wanted = relative_bound(options()->accuracy);
-    return has >= 0 && wanted >= has;
+    double has, wanted;
+    return accuracy_relative(accuracy, &has) &&
+           (has <= 0 || (accuracy_relative(options()->accuracy, &wanted) && has <= wanted));
 }
 
 static bool launch_possible(const struct kg_launch *launch)

@@ -2,7 +2,6 @@
  * Pure functions over bytes; no device. */
 #include "tune/replay.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,15 +12,8 @@ enum { CHUNK = 4096 };
 kg_status accuracy_parse(const char *text, struct accuracy *out)
 {
     *out = (struct accuracy){0};
-    if (!strcmp(text, "bitwise"))
+    if (accuracy_relative(text, &out->relative))
         return KG_OK;
-    char *end = NULL;
-    errno = 0;
-    double value = strncmp(text, "rel:", 4) ? 0 : strtod(text + 4, &end);
-    if (end && end != text + 4 && !*end && !errno && value > 0 && value < 1) {
-        out->relative = value;
-        return KG_OK;
-    }
     log_line(KG_ERROR, "KGENRT_ACCURACY='%s' is neither bitwise nor rel:X with 0 < X < 1", text);
     return KG_BAD_INPUT;
 }

@@ -66,18 +66,8 @@ static kg_status question_write(struct compilation *c, const struct compile_ques
                                 const char *text)
 {
     c->input = memfd_create("candidate", MFD_CLOEXEC);
-    bool good = c->input >= 0;
-    const struct {
-        const void *data;
-        size_t size;
-    } parts[] = {{question, sizeof *question}, {text, (size_t)question->size + 1}};
-    for (int i = 0; good && i < 2; i++)
-        for (size_t done = 0; good && done < parts[i].size;) {
-            ssize_t n = write(c->input, (const char *)parts[i].data + done, parts[i].size - done);
-            good = n > 0 || (n < 0 && errno == EINTR);
-            done += n > 0 ? (size_t)n : 0;
-        }
-    if (good && !lseek(c->input, 0, SEEK_SET))
+    if (c->input >= 0 && write_all(c->input, question, sizeof *question) &&
+        write_all(c->input, text, (size_t)question->size + 1) && !lseek(c->input, 0, SEEK_SET))
         return KG_OK;
     log_line(KG_WARN, "compile: the candidate cannot be handed over: %s", strerror(errno));
     return KG_IO;

@@ -33,19 +33,6 @@ static bool input_read(void *out, size_t size)
     return true;
 }
 
-static bool output_write(const void *data, size_t size)
-{
-    for (size_t done = 0; done < size;) {
-        ssize_t n = write(1, (const char *)data + done, size - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        done += (size_t)n;
-    }
-    return true;
-}
-
 static kg_status answer_fail(struct answer *answer, kg_status status, const struct kg_bytes *log,
                              const char *words)
 {
@@ -197,10 +184,10 @@ int compile_child(int argc, char **argv)
     answer.head.message = (uint32_t)strlen(answer.message);
     answer.head.ptx = good ? (uint32_t)answer.ptx.size : 0;
     answer.head.code = good ? (uint32_t)answer.code.size : 0;
-    good = output_write(&answer.head, sizeof answer.head) &&
-           output_write(answer.message, answer.head.message) &&
-           output_write(answer.ptx.data, answer.head.ptx) &&
-           output_write(answer.code.data, answer.head.code);
+    good = write_all(STDOUT_FILENO, &answer.head, sizeof answer.head) &&
+           write_all(STDOUT_FILENO, answer.message, answer.head.message) &&
+           write_all(STDOUT_FILENO, answer.ptx.data, answer.head.ptx) &&
+           write_all(STDOUT_FILENO, answer.code.data, answer.head.code);
     /* the libraries' exit handlers have nothing left to do, and may miss what was given up */
     _exit(!good);
 }

@@ -409,12 +409,9 @@ static void add_timing(json_t *evidence, const char *name, const struct timing *
 
 static void add_digest(json_t *evidence, const char *name, const unsigned char *data, size_t size)
 {
-    struct kg_hash hash;
     struct kg_id id;
     char text[KG_ID_TEXT];
-    hash_begin(&hash);
-    hash_bytes(&hash, data, size);
-    hash_end(&hash, &id);
+    hash_data(data, size, &id);
     json_object_set_new(evidence, name, json_string(id_text(&id, text)));
 }
 
@@ -459,18 +456,6 @@ static void time_original(struct trial *trial)
         best = !i || ns < best ? ns : best;
     }
     trial->warm.original_ns = best;
-}
-
-static bool write_all(int fd, const char *text, size_t size)
-{
-    while (size) {
-        ssize_t done = write(fd, text, size);
-        if (done <= 0)
-            return false;
-        text += done;
-        size -= (size_t)done;
-    }
-    return true;
 }
 
 static kg_status say_end(struct trial *trial, kg_status status, const char *gate)

@@ -89,7 +89,11 @@ static int take_lock(const char *dir)
         log_line(KG_ERROR, "%s: %s", path, strerror(errno));
         return -1;
     }
-    if (flock(fd, LOCK_EX | LOCK_NB)) {
+    bool held;
+    int tries = 50; /* who asks whether a worker runs holds it for microseconds */
+    while (!(held = !flock(fd, LOCK_EX | LOCK_NB)) && errno == EWOULDBLOCK && --tries)
+        usleep(1000);
+    if (!held) {
         log_line(errno == EWOULDBLOCK ? KG_INFO : KG_ERROR, "%s: %s", path,
                  errno == EWOULDBLOCK ? "another worker is at work" : strerror(errno));
         close(fd);
@@ -104,12 +108,6 @@ static int take_lock(const char *dir)
 /* ---- the spool ---------------------------------------------------------------------------------
  */
 
-static bool ends_with(const char *name, const char *suffix)
-{
-    size_t n = strlen(name), s = strlen(suffix);
-    return n > s && !strcmp(name + n - s, suffix);
-}
-
 /* The oldest capture; false when there is none. */
 static bool next_capture(const char *dir, char path[static KG_PATH])
 {
@@ -121,7 +119,7 @@ static bool next_capture(const char *dir, char path[static KG_PATH])
     DIR *list = opendir(folder);
     for (struct dirent *e; list && (e = readdir(list));) {
         struct stat info;
-        if (!ends_with(e->d_name, ".kgcap") ||
+        if (!text_ends(e->d_name, CAPTURE_SUFFIX) ||
             fstatat(dirfd(list), e->d_name, &info, AT_SYMLINK_NOFOLLOW) || !S_ISREG(info.st_mode))
             continue;
         bool older = info.st_mtim.tv_sec < oldest.tv_sec || (info.st_mtim.tv_sec == oldest.tv_sec &&
@@ -181,20 +179,14 @@ static bool work_off(struct store *store, const char *dir, const char *capture)
 /* An app holds its flight recorder's lock as long as it lives. */
 static bool app_alive(const char *dir)
 {
-    char folder[KG_PATH];
+    char folder[KG_PATH], path[KG_PATH];
     bool alive = false;
     if (path_make(folder, "%s/flight", dir) != KG_OK)
         return false;
     DIR *list = opendir(folder);
-    for (struct dirent *e; list && !alive && (e = readdir(list));) {
-        if (!ends_with(e->d_name, ".kgf"))
-            continue;
-        int fd = openat(dirfd(list), e->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-        if (fd < 0)
-            continue;
-        alive = flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
-        close(fd); /* and with it our lock */
-    }
+    for (struct dirent *e; list && !alive && (e = readdir(list));)
+        alive = text_ends(e->d_name, ".kgf") &&
+                path_make(path, "%s/%s", folder, e->d_name) == KG_OK && file_locked(path);
     if (list)
         closedir(list);
     return alive;

@@ -5,6 +5,9 @@
 
 #include "app/spawn.c"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 static volatile sig_atomic_t signals;
 static char output[600], program[600];
 
