@@ -31,7 +31,7 @@ static const char *captured(const char *sample)
 {
     static char path[512];
     CHECK(e2e_run((const char *[]){e2e_cli(), "capture", "-o", e2e_cache, e2e_sample(sample),
-                                   "--launches", e2e_gpu ? "200" : "100", NULL},
+                                   "--small", "--launches", e2e_gpu ? "2000" : "100", NULL},
                   NULL, 120) == 0);
     FILE *ls = popen(e2e_text("ls '%s'/*.kgcap 2>/dev/null | head -n 1", e2e_cache), "r");
     if (!CHECK(ls && fgets(path, sizeof path, ls)))
