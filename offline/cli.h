@@ -129,14 +129,19 @@ json_t *flights_read(const char *dir);
 
 /* All that the store knows, but for blobs: {"store": text, "worker": bool, "variants": [],
  * "rejections": [], "jobs": [], "kernels": [], "hardware": []}. "store" is "ok", "none" (nothing
- * was tuned yet), or what is wrong with it; "worker": one runs. */
+ * was tuned yet), or what is wrong with it; "worker": one runs. Variants have the name of their
+ * "device". */
 json_t *stored_read(const char *dir);
 
 /* ---- explain.c ------------------------------------------------------------------------------- */
 
-/* For a person: what became of one kernel of a flight recorder and why, by the recorder and what
- * the store knows of it (stored: as stored_read gives it, or NULL). */
-json_t *kernel_explain(const json_t *kernel, const json_t *stored);
+/* For a person: what became of one kernel of a flight recorder (process) and why, by the recorder
+ * and what the store knows of it (stored: as stored_read gives it, or NULL). Parts are separated by
+ * "; ". */
+json_t *kernel_explain(const json_t *kernel, const json_t *process, const json_t *stored);
+/* It was captured, and a verified variant for its device is in the store: it comes at the next safe
+ * point, or the next run gets it. */
+bool kernel_variant_waits(const json_t *kernel, const json_t *process, const json_t *stored);
 
 /* ---- start.c: programs with the preload, for run and capture ----------------------------------
  */

@@ -92,7 +92,7 @@ static json_t *kernels_of(const char *cache)
                 continue;
             name_readable(member_text(kernel, "name"), readable, sizeof readable);
             json_object_set_new(kernel, "readable", json_text(readable));
-            json_object_set_new(kernel, "explanation", kernel_explain(kernel, NULL));
+            json_object_set_new(kernel, "explanation", kernel_explain(kernel, flight, NULL));
             json_array_append(all, kernel);
         }
     }

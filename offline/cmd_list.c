@@ -13,24 +13,26 @@ static bool wanted(const json_t *variant, const char *kernel, const char *maker)
 
 static void print(const json_t *result)
 {
+    const char *state = member_text(result, "store");
     const json_t *variant;
     size_t i;
-    if (!json_array_size(json_object_get(result, "variants")))
-        say("No variants%s.\n", strcmp(member_text(result, "store"), "none")
-                                    ? " that match"
-                                    : ": nothing was tuned in this cache yet");
-    else
-        say("%-12s  %-4s %-9s %-22s %-11s %s\n", "VARIANT", "BEST", "MAKER", "TIMES AS FAST",
-            "ACCURACY", "KERNEL");
+    if (!strcmp(state, "none"))
+        say("No variants: nothing was tuned in %s yet.\n", member_text(result, "cache"));
+    else if (!json_array_size(json_object_get(result, "variants")) && !strcmp(state, "ok"))
+        say("No variants%s; 'kgenrt status' says what was refused and why.\n",
+            json_is_true(json_object_get(result, "filtered")) ? " that match" : "");
+    else if (json_array_size(json_object_get(result, "variants")))
+        say("%-12s  %-4s %-9s %-20s %-9s %-22s %s\n", "VARIANT", "BEST", "MAKER", "TIMES AS FAST",
+            "ACCURACY", "DEVICE", "KERNEL");
     json_array_foreach(json_object_get(result, "variants"), i, variant)
     {
         char range[SHORT_TEXT];
         snprintf(range, sizeof range, "%.2f [%.2f, %.2f]", member_number(variant, "ratio"),
                  member_number(variant, "low"), member_number(variant, "high"));
-        say("%.12s  %-4s %-9s %-22s %-11s %s\n", member_text(variant, "id"),
+        say("%.12s  %-4s %-9s %-20s %-9s %-22s %s\n", member_text(variant, "id"),
             json_is_true(json_object_get(variant, "best")) ? "yes" : "-",
             member_text(variant, "maker"), range, member_text(variant, "accuracy"),
-            member_text(variant, "readable"));
+            member_text(variant, "device"), member_text(variant, "readable"));
     }
 }
 
@@ -47,8 +49,9 @@ static int run(const struct arguments *arguments)
     int code = json_array_size(variants) ? EXIT_GOOD : EXIT_NOTHING;
     if (strcmp(state, "ok") && strcmp(state, "none"))
         code = failed("%s/store: %s", cache_dir(), state);
-    json_t *result =
-        json_pack("{s:s, s:s, s:o}", "cache", cache_dir(), "store", state, "variants", variants);
+    json_t *result = json_pack(
+        "{s:s, s:s, s:b, s:o}", "cache", cache_dir(), "store", state, "filtered",
+        argument(arguments, "kernel") || argument(arguments, "maker"), "variants", variants);
     json_decref(stored);
     return output(arguments, result, print, code);
 }
@@ -67,7 +70,7 @@ const struct command cmd_list = {
         "One line a variant: the beginning of its id, whether it is the best for its kernel, "
         "hardware and launch (what programs get), who made it, how many times as fast as the "
         "original it was in the replay with the 95% interval, under which accuracy it was "
-        "verified, and the kernel. 'kgenrt show' tells all about one.",
+        "verified, on which device, and the kernel. 'kgenrt show' tells all about one.",
     .options = own_options,
     .examples = " kgenrt list --kernel softmax\n"
                 " kgenrt list --maker rules --json",

@@ -10,20 +10,20 @@ enum { MOST_RUNS = 100000, STANDARD_RUNS = 20 };
 
 static void print(const json_t *result)
 {
-    char time[SHORT_TEXT];
+    const json_t *evidence = json_object_get(result, "evidence");
+    char time[SHORT_TEXT], app[SHORT_TEXT];
     if (!json_is_true(json_object_get(result, "replayed"))) {
-        say("%s: not replayed: %s%s%s\n", member_text(result, "readable"),
-            member_text(result, "reason"), *member_text(result, "gate") ? " (step " : "",
-            member_text(result, "gate"));
+        say("%s: not replayed: %s\n", member_text(result, "readable"),
+            member_text(result, "reason"));
         return;
     }
-    say("%s: %s, the best of %.0f runs\n", member_text(result, "readable"),
+    say("%s: %s, the best of %.0f runs", member_text(result, "readable"),
         duration_text(member_number(result, "time_ns"), time), member_number(result, "runs"));
-    char *evidence = json_dumps(json_object_get(result, "evidence"),
-                                JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_ENCODE_ANY);
-    if (evidence)
-        say("%s\n", evidence);
-    free(evidence);
+    if (member_number(evidence, "app_ns") > 0)
+        say("; %s in the program", duration_text(member_number(evidence, "app_ns"), app));
+    say("\n  %-14s %s\n", "on", member_text(evidence, "device"));
+    say("  %-14s %s\n", "inputs", member_text(evidence, "inputs"));
+    say("  %-14s %s\n", "result", member_text(evidence, "result"));
 }
 
 /* Fills the job as the worker's own steps do, but without a store. */
@@ -91,6 +91,9 @@ static int run(const struct arguments *arguments)
     int code = EXIT_FAILED;
     if (status == KG_OK) {
         status = replay_original(job, (unsigned)runs, &verdict);
+        if (status == KG_NO_DRIVER)
+            failed("the capture was made on %s: 'kgenrt doctor' says what is missing here",
+                   job->capture.hardware.name);
         code = output(arguments, result_of(job, path, runs, status, &verdict), print,
                       status == KG_OK ? EXIT_GOOD : EXIT_FAILED);
         free(verdict.evidence);
@@ -112,8 +115,10 @@ const struct command cmd_replay = {
     .description =
         "Runs the original kernel of CAPTURE in a child process, at the captured addresses and "
         "with "
-        "the captured memory, and prints its time and the digests of what it wrote. Two replays "
-        "with other digests mean that the kernel's result varies from run to run.",
+        "the captured memory, and prints its time and the digests of its inputs and of what it "
+        "wrote. Two replays of one capture whose results differ mean that the kernel's result "
+        "varies from run to run. The device must be of the kind the capture was made on. --json "
+        "has all that was found.",
     .options = own_options,
     .least = 1,
     .most = 1,

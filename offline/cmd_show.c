@@ -3,8 +3,43 @@
 
 #include "capture.h"
 
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { MOST_LINES = 40 }; /* of a refused candidate */
+
+/* Every gate in order, for those who ask why a candidate was refused. */
+#define GATES(GATE)                                                                                \
+    GATE("reply", "the model's reply has the form that was asked for, and is new")                 \
+    GATE("compile", "the candidate compiles for this very architecture")                           \
+    GATE("admission", "its code uses nothing that the original's does not, and fits")              \
+    GATE("replay", "the original runs again, alone, with the same result each time")               \
+    GATE("vacuity", "on these inputs doing nothing, zeros or a copy would not pass")               \
+    GATE("fault", "the variant's launch does not fail")                                            \
+    GATE("deadline", "it ends in time")                                                            \
+    GATE("poison", "its result does not depend on what stood in the outputs before")               \
+    GATE("memory", "it writes nothing that the original leaves alone")                             \
+    GATE("compare", "its result is the original's")                                                \
+    GATE("repeat", "equal inputs give equal results, every time")                                  \
+    GATE("time", "it is measurably faster: cold and warm caches, interleaved launches")            \
+    GATE("timed", "the launches that were timed gave the right result too")
+
+static const struct {
+    const char *name, *text;
+} gates[] = {
+#define GATE(name, text) {name, text},
+    GATES(GATE)
+#undef GATE
+};
+
+static const char *gate_text(const char *name)
+{
+    for (unsigned i = 0; i < sizeof gates / sizeof *gates; i++)
+        if (!strcmp(gates[i].name, name))
+            return gates[i].text;
+    return "";
+}
 
 /* ---- variants and kernels -------------------------------------------------------------------- */
 
@@ -119,16 +154,23 @@ static size_t size_of(const json_t *result, const char *list)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static void print_block(const char *title, const char *text)
+/* A text, each line behind a bar; the first `most` lines of it. */
+static void print_block(const char *title, const char *text, unsigned most)
 {
+    unsigned line = 0, rest = 0;
     if (!*text)
         return;
     say("  %s:\n", title);
-    while (*text) {
+    for (; *text; line++) {
         int length = (int)strcspn(text, "\n");
-        say("    | %.*s\n", length, text);
+        if (line < most)
+            say("    | %.*s\n", length, text);
+        else
+            rest++;
         text += length + (text[length] == '\n');
     }
+    if (rest)
+        say("    (%u more lines: --json has them)\n", rest);
 }
 
 static void print_launch(const char *title, const json_t *launch)
@@ -143,14 +185,53 @@ static void print_launch(const char *title, const json_t *launch)
         (long long)v[5], (long long)v[6]);
 }
 
+static void print_version(const char *title, int version)
+{
+    if (version > 0)
+        say(", %s %d.%d", title, version / 1000, version % 1000 / 10);
+}
+
+/* The evidence in sentences; all of it is in --json. */
+static void print_evidence(const json_t *evidence)
+{
+    const json_t *gate;
+    size_t i;
+    if (!json_is_object(evidence)) {
+        say("  %-14s none is kept\n", "evidence");
+        return;
+    }
+    say("  %-14s on %s", "verified", member_text(evidence, "device"));
+    print_version("driver for CUDA", (int)member_number(evidence, "driver"));
+    print_version("compiler", (int)member_number(evidence, "compiler"));
+    say(", kgenrt %s\n  %-14s", member_text(evidence, "kgenrt"), "passed");
+    json_array_foreach(json_object_get(evidence, "gates"), i, gate)
+    {
+        say(" %s", json_is_string(gate) ? json_string_value(gate) : "?");
+    }
+    say("\n  %-14s %.0f bytes that the original writes, %s; %.0f launches gave equal results\n",
+        "compared", member_number(evidence, "written_bytes"), member_text(evidence, "comparison"),
+        member_number(evidence, "repeats"));
+    static const char *const caches[] = {"cold", "warm"};
+    for (i = 0; i < 2; i++) {
+        const json_t *timing = json_object_get(evidence, caches[i]);
+        char from[SHORT_TEXT], to[SHORT_TEXT];
+        if (timing)
+            say("  %-14s %s caches: %s to %s, %.3f times as fast [%.3f, %.3f], %.0f pairs\n",
+                "timed", caches[i], duration_text(member_number(timing, "original_ns"), from),
+                duration_text(member_number(timing, "variant_ns"), to),
+                member_number(timing, "ratio"), member_number(timing, "low"),
+                member_number(timing, "high"), member_number(timing, "pairs"));
+    }
+}
+
 static void print_variant(const json_t *variant, bool whole)
 {
     char from[SHORT_TEXT], to[SHORT_TEXT], when[SHORT_TEXT];
     const json_t *signature = json_object_get(variant, "signature");
     say("\nvariant %s%s\n", member_text(variant, "id"),
         json_is_true(json_object_get(variant, "best")) ? " (the best: programs get it)" : "");
-    say("  %-14s %s (%s)\n", "of kernel", member_text(variant, "readable"),
-        member_text(variant, "name"));
+    say("  %-14s %s (%s), on %s\n", "of kernel", member_text(variant, "readable"),
+        member_text(variant, "name"), member_text(variant, "device"));
     say("  %-14s %s, %s\n", "made by", member_text(variant, "maker"),
         date_text(member_number(variant, "time"), when));
     say("  %-14s %.3f times as fast, 95%% interval [%.3f, %.3f]: %s to %s\n", "measured",
@@ -162,33 +243,35 @@ static void print_variant(const json_t *variant, bool whole)
         say("  %-14s %s\n", "note", member_text(variant, "note"));
     print_launch("for launches", json_object_get(signature, "launch"));
     print_launch("launched as", json_object_get(variant, "launch"));
-    say("  %-14s %zu scalars pinned, %zu pointers, %zu overlaps (--json lists them)\n", "guard",
-        json_array_size(json_object_get(signature, "scalars")),
+    say("  %-14s %zu scalar words as captured; %zu pointers at least as aligned; overlaps: %zu "
+        "(--json lists them)\n",
+        "guard", json_array_size(json_object_get(signature, "scalars")),
         json_array_size(json_object_get(signature, "pointers")),
         json_array_size(json_object_get(signature, "overlaps")));
-    if (!whole)
+    print_evidence(json_object_get(variant, "evidence"));
+    if (!whole) {
+        say("  %-14s kgenrt show %.12s\n", "its source", member_text(variant, "id"));
         return;
-    char *evidence = json_dumps(json_object_get(variant, "evidence"),
-                                JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_ENCODE_ANY);
-    print_block("evidence", evidence ? evidence : "");
-    free(evidence);
-    print_block("source", member_text(variant, "source_text"));
+    }
+    print_block("source", member_text(variant, "source_text"), UINT_MAX);
     if (!*member_text(variant, "source_text"))
-        print_block("PTX", member_text(variant, "ptx_text"));
+        print_block("PTX", member_text(variant, "ptx_text"), UINT_MAX);
 }
 
 static void print_rejection(const json_t *rejection)
 {
     char when[SHORT_TEXT];
-    say("\nrefused by gate '%s': %s\n", member_text(rejection, "gate"),
-        member_text(rejection, "reason"));
+    const char *gate = member_text(rejection, "gate"), *meaning = gate_text(gate);
+    say("\nrefused by gate '%s': %s\n", gate, member_text(rejection, "reason"));
+    if (*meaning)
+        say("  %-14s %s\n", "the gate asks", meaning);
     say("  %-14s %s, %s\n", "made by", member_text(rejection, "maker"),
         date_text(member_number(rejection, "time"), when));
     if (member_number(rejection, "ratio") > 0)
         say("  %-14s %.3f times as fast, 95%% interval [%.3f, %.3f]\n", "measured",
             member_number(rejection, "ratio"), member_number(rejection, "low"),
             member_number(rejection, "high"));
-    print_block("candidate", member_text(rejection, "source_text"));
+    print_block("candidate", member_text(rejection, "source_text"), MOST_LINES);
 }
 
 static void print_kernel(const json_t *kernel)
@@ -374,7 +457,13 @@ const struct command cmd_show = {
         "evidence (what was checked, with which inputs and results, both timings), and its "
         "source.\n"
         "\n"
-        "CAPTURE is a file made by 'kgenrt capture': shows the launch that it holds.",
+        "CAPTURE is a file made by 'kgenrt capture': shows the launch that it holds.\n"
+        "\n"
+        "The gates, in order, and what each asks:\n"
+#define GATE(name, text) " " name ": " text "\n"
+    GATES(GATE)
+#undef GATE
+        ,
     .least = 1,
     .most = 1,
     .examples = " kgenrt show softmax\n"

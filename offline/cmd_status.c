@@ -19,7 +19,7 @@ static void complete_kernels(json_t *process, const json_t *stored)
             continue;
         name_readable(member_text(kernel, "name"), readable, sizeof readable);
         json_object_set_new(kernel, "readable", json_text(readable));
-        json_object_set_new(kernel, "explanation", kernel_explain(kernel, stored));
+        json_object_set_new(kernel, "explanation", kernel_explain(kernel, process, stored));
     }
 }
 
@@ -35,42 +35,89 @@ static json_t *best_only(const json_t *variants)
     return out;
 }
 
+/* How the kernels of a program fared; each row a clause of the summary. */
+enum fate { FATE_COLD, FATE_UNFIT, FATE_WAITS, FATE_WORK, FATE_NONE, FATES };
+static const char *const fates[FATES] = {
+    [FATE_COLD] = "too cold to matter",
+    [FATE_UNFIT] = "cannot be replaced",
+    [FATE_WAITS] = "with a verified variant in the cache that the next run gets",
+    [FATE_WORK] = "waiting for its capture or for the worker",
+    [FATE_NONE] = "tuned without a faster variant",
+};
+
+static enum fate fate_of(const json_t *kernel, const json_t *process, const json_t *stored)
+{
+    const char *state = member_text(kernel, "state");
+    const json_t *job;
+    size_t i;
+    if (!strcmp(state, "cold") || !strcmp(state, "new"))
+        return FATE_COLD;
+    if (!strcmp(state, "unfit"))
+        return FATE_UNFIT;
+    if (!strcmp(state, "swapped") || kernel_variant_waits(kernel, process, stored))
+        return FATE_WAITS;
+    json_array_foreach(json_object_get(stored, "jobs"), i, job)
+    {
+        const char *at = member_text(job, "state");
+        if (!strcmp(member_text(job, "kernel"), member_text(kernel, "id")) &&
+            (!strcmp(at, "done") || !strcmp(at, "failed")))
+            return FATE_NONE;
+    }
+    return FATE_WORK;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 /* One sentence that answers "so, did anything get faster?". */
 static json_t *verdict(const json_t *processes, const json_t *stored)
 {
     const json_t *latest = json_array_get(processes, 0), *kernel;
-    unsigned seen = 0, swapped = 0, unfit = 0, cold = 0, waiting = 0;
-    size_t i;
+    const char *program = base_name(member_text(latest, "program"));
+    unsigned seen = 0, swapped = 0, counts[FATES] = {0};
+    char clauses[512] = "";
+    size_t i, used = 0;
+    if (!latest)
+        return json_sprintf("No program has run under kgenrt with the cache folder %s yet; "
+                            "'kgenrt doctor' checks it.",
+                            cache_dir());
     json_array_foreach(json_object_get(latest, "kernels"), i, kernel)
     {
-        const char *state = member_text(kernel, "state");
+        bool ran = member_number(kernel, "swapped") > 0;
         seen++;
-        swapped += !strcmp(state, "swapped");
-        unfit += !strcmp(state, "unfit");
-        cold += !strcmp(state, "cold") || !strcmp(state, "new");
-        waiting +=
-            !strcmp(state, "wanted") || !strcmp(state, "capturing") || !strcmp(state, "captured");
+        swapped += ran;
+        counts[fate_of(kernel, latest, stored)] += !ran;
     }
-    if (!latest)
-        return json_sprintf("No program has run under kgenrt with this cache folder yet.");
     if (!seen)
-        return json_sprintf("The latest program launched no kernel that kgenrt saw.");
+        return json_sprintf("The latest program, %s, launched no kernel that kgenrt saw; 'kgenrt "
+                            "doctor' tells what may stand in the way.",
+                            program);
+    if (!strcmp(member_text(latest, "mode"), "observe"))
+        return json_sprintf("The latest program, %s, was only observed (mode observe): %u kernels "
+                            "seen, none replaced.",
+                            program, seen);
     if (swapped)
-        return json_sprintf("%u of %u kernels of the latest program run a faster variant.", swapped,
-                            seen);
-    return json_sprintf("Nothing got faster in the latest program: of %u kernels %u do not matter, "
-                        "%u cannot be replaced, %u are being tuned or found no faster variant.",
-                        seen, cold, unfit, waiting);
+        return json_sprintf("%u of %u kernels of the latest program, %s, ran a faster variant.",
+                            swapped, seen, program);
+    for (int f = 0; f < FATES; f++)
+        if (counts[f] && used < sizeof clauses)
+            used += (size_t)snprintf(clauses + used, sizeof clauses - used, "%s%u %s",
+                                     used ? ", " : "", counts[f], fates[f]);
+    return json_sprintf("Nothing got faster in the latest program, %s: of its %u kernel%s %s.",
+                        program, seen, seen == 1 ? "" : "s", clauses);
 }
 
-static json_t *tree(void)
+static json_t *tree(size_t most)
 {
     json_t *stored = stored_read(cache_dir()), *flights = flights_read(cache_dir());
     json_t *processes = json_array(), *process;
     size_t i;
     json_array_foreach(flights, i, process)
     {
-        if (i >= MOST_PROCESSES && !json_is_true(json_object_get(process, "running")))
+        if (i >= most && !json_is_true(json_object_get(process, "running")))
             continue;
         complete_kernels(process, stored);
         json_array_append(processes, process);
@@ -116,11 +163,13 @@ static void print_process(const json_t *process)
     size_t i;
     bool alive = json_is_true(json_object_get(process, "running"));
     bool unclean = json_is_true(json_object_get(process, "unclean"));
-    const char *device = member_text(json_object_get(process, "hardware"), "name");
-    say("\n%s (process %.0f, %s since %s, mode %s%s%s)\n", member_text(process, "program"),
-        member_number(process, "pid"), alive ? "running" : "ended; it ran",
+    const json_t *hardware = json_object_get(process, "hardware");
+    const char *device = member_text(hardware, "name");
+    say("\n%s (process %.0f, %s, started %s, mode %s%s%s%s)\n", member_text(process, "program"),
+        member_number(process, "pid"), alive ? "running" : "ended",
         date_text(member_number(process, "start"), when), member_text(process, "mode"),
-        *device ? ", " : "", device);
+        *device ? ", on " : "", device,
+        strcmp(member_text(hardware, "vendor"), "softgpu") ? "" : ": times are modelled");
     if (unclean)
         say("    it did not end cleanly; last word: %s%s%s\n", member_text(process, "event"),
             *member_text(process, "fault") ? ", " : "", member_text(process, "fault"));
@@ -154,19 +203,19 @@ static void print_stored(const json_t *result)
     json_array_foreach(json_object_get(result, "variants"), i, item)
     {
         char from[SHORT_TEXT], to[SHORT_TEXT];
-        say("%s  %s: %.2f times as fast [%.2f, %.2f] (%s to %s), %s, by %s; "
-            "'kgenrt show %.12s' has the evidence\n",
+        say("%s  %s on %s: %.2f times as fast, 95%% interval [%.2f, %.2f] (%s to %s), %s, by %s\n"
+            "    evidence: kgenrt show %.12s\n",
             open ? "" : "\nIn the cache (programs get these):\n", member_text(item, "readable"),
-            member_number(item, "ratio"), member_number(item, "low"), member_number(item, "high"),
-            duration_text(member_number(item, "original_ns"), from),
+            member_text(item, "device"), member_number(item, "ratio"), member_number(item, "low"),
+            member_number(item, "high"), duration_text(member_number(item, "original_ns"), from),
             duration_text(member_number(item, "variant_ns"), to), member_text(item, "accuracy"),
             member_text(item, "maker"), member_text(item, "id"));
         open = true;
     }
     size_t refused = json_array_size(json_object_get(result, "rejections"));
     if (refused)
-        say("\n%zu candidates were refused; 'kgenrt show KERNEL' says by which gate and why.\n",
-            refused);
+        say("\n%zu candidate%s refused; 'kgenrt show KERNEL' says by which gate and why.\n",
+            refused, refused == 1 ? " was" : "s were");
 }
 
 static void print(const json_t *result)
@@ -189,12 +238,20 @@ static int run(const struct arguments *arguments)
 {
     if (!*cache_dir())
         return failed("there is no cache folder: set KGENRT_CACHE, or HOME");
-    json_t *result = tree();
+    long most;
+    if (!argument_number(arguments, "latest", 1, MOST_PROCESSES, MOST_PROCESSES, &most))
+        return EXIT_WRONG_USE;
+    json_t *result = tree((size_t)most);
     bool nothing = !json_array_size(json_object_get(result, "processes")) &&
                    !json_array_size(json_object_get(result, "jobs")) &&
                    !json_array_size(json_object_get(result, "variants"));
     return output(arguments, result, print, nothing ? EXIT_NOTHING : EXIT_GOOD);
 }
+
+static const struct cli_option own_options[] = {
+    {"latest", 'n', "N", "show the latest N programs, and those that run (20)"},
+    {NULL, 0, NULL, NULL},
+};
 
 const struct command cmd_status = {
     .name = "status",
@@ -211,7 +268,9 @@ const struct command cmd_status = {
         "With --json: an object with \"processes\" (latest first; \"kernels\" of each with "
         "\"launches\", \"swapped\", \"first_swapped_launch\", \"refused\", \"before_ns\", "
         "\"after_ns\", \"explanation\"), \"jobs\", \"variants\" and \"rejections\".",
+    .options = own_options,
     .examples = " kgenrt status\n"
+                " kgenrt status --latest 1\n"
                 " kgenrt status --json | jq '.processes[0].kernels[].first_swapped_launch'",
     .run = run,
 };

@@ -3,12 +3,40 @@
 
 #include "tune/tune.h"
 
+#include <time.h>
+
+/* What became of the jobs that ended since `start`: who works by hand wants to see it. */
+static void print_jobs(time_t start)
+{
+    json_t *stored = stored_read(cache_dir()), *job;
+    size_t i;
+    unsigned shown = 0;
+    json_array_foreach(json_object_get(stored, "jobs"), i, job)
+    {
+        if (member_number(job, "time") < (double)start)
+            continue;
+        say("%s: %s: %s\n", member_text(job, "readable"), member_text(job, "state"),
+            member_text(job, "detail"));
+        shown++;
+    }
+    if (shown)
+        say("'kgenrt status' and 'kgenrt show KERNEL' have the evidence, and why candidates were "
+            "refused.\n");
+    else
+        say("No capture was worked off: 'kgenrt status' tells what there is.\n");
+    json_decref(stored);
+}
+
 static int run(const struct arguments *arguments)
 {
     struct worker_config config = {.once = argument(arguments, "once") != NULL,
                                    .detach = argument(arguments, "detach") != NULL,
                                    .capture = arguments->count ? arguments->operands[0] : NULL};
-    return worker_main(&config);
+    time_t start = time(NULL);
+    int code = worker_main(&config);
+    if (!code && !config.detach && (config.once || config.capture))
+        print_jobs(start);
+    return code;
 }
 
 static const struct cli_option own_options[] = {

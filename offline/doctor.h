@@ -10,6 +10,7 @@ struct doctor {
     json_t *checks, *devices;
     unsigned count[4]; /* of each level */
     unsigned gpus;
+    bool soft; /* one of them is the software GPU */
 };
 
 /* advice: what to do; NULL: nothing. */

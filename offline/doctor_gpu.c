@@ -21,6 +21,7 @@ static void one_device(struct doctor *doctor, int ordinal)
         return;
     }
     doctor->gpus++;
+    doctor->soft |= !strcmp(hardware.vendor, "softgpu");
     json_array_append_new(doctor->devices, json_hardware(&hardware));
     finding(doctor, LEVEL_OK, "device", NULL, "%d: %s, %s, %u multiprocessors, %.0f GiB, %s",
             ordinal, hardware.name, hardware.arch, hardware.sm_count,
@@ -50,10 +51,14 @@ void check_devices(struct doctor *doctor)
         !real_ok(real.cuDeviceGetCount(&count), "cuDeviceGetCount"))
         count = 0;
     finding(doctor, count ? LEVEL_OK : LEVEL_WARN, "driver",
-            count ? NULL : "is CUDA_VISIBLE_DEVICES set and empty?",
-            "NVIDIA driver for CUDA %d.%d, %d devices", version / 1000, version % 1000 / 10, count);
+            count ? NULL : "is CUDA_VISIBLE_DEVICES set and empty?", "for CUDA %d.%d, %d device%s",
+            version / 1000, version % 1000 / 10, count, count == 1 ? "" : "s");
     for (int i = 0; i < count; i++)
         one_device(doctor, i);
+    if (doctor->soft)
+        finding(doctor, LEVEL_NOTE, "driver", NULL,
+                "this is the software GPU: its times are modelled, and it runs programs built with "
+                "'-cudart shared' only");
 }
 
 /* ---- compilers and makers -------------------------------------------------------------------- */

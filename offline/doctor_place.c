@@ -96,10 +96,10 @@ void check_environment(struct doctor *doctor)
         finding(doctor, LEVEL_NOTE, "environment", NULL,
                 "LD_PRELOAD=%s is set: every program started from here is watched", preload);
     else
-        finding(doctor, LEVEL_NOTE, "environment", NULL,
-                "LD_PRELOAD is not set: programs are watched if started by 'kgenrt run'. Not "
-                "reached are programs that are linked statically or set-user-id, and those started "
-                "with a cleared environment (sudo, some job launchers: export LD_PRELOAD there)");
+        finding(doctor, LEVEL_NOTE, "environment",
+                "out of reach: programs linked statically or set-user-id; where the environment is "
+                "cleared (sudo, some job launchers), set LD_PRELOAD behind that",
+                "LD_PRELOAD is not set: programs are watched if started by 'kgenrt run'");
     if (options_mode() == KG_MODE_OFF && strcmp(options()->mode, "off"))
         finding(doctor, LEVEL_FAIL, "environment", "correct or unset KGENRT_MODE",
                 "KGENRT_MODE='%s' is no mode: kgenrt is off", options()->mode);
@@ -110,7 +110,7 @@ void check_environment(struct doctor *doctor)
 
 /* ---- the cache ------------------------------------------------------------------------------- */
 
-/* Whether the folder is there and ours, or could be made: by looking, nothing is changed. */
+/* Whether the folder is there and may be used; by looking, nothing is changed. */
 static bool check_folder(struct doctor *doctor, const char *dir)
 {
     struct stat info;
@@ -132,16 +132,20 @@ static bool check_folder(struct doctor *doctor, const char *dir)
                     "%s cannot be made: %s", dir, strerror(error == ENOENT ? EACCES : error));
         return false;
     }
-    if (!S_ISDIR(info.st_mode))
+    if (!S_ISDIR(info.st_mode)) {
         finding(doctor, LEVEL_FAIL, "cache", "set KGENRT_CACHE to a folder", "%s is no folder",
                 dir);
-    else if ((info.st_uid != geteuid() && info.st_uid) || info.st_mode & 022)
+        return false;
+    }
+    if ((info.st_uid != geteuid() && info.st_uid) || info.st_mode & 022) {
         finding(doctor, LEVEL_FAIL, "cache",
                 "make it yours (chown) and closed to others (chmod 700): code from it runs in your "
                 "programs",
-                "%s belongs to user %u, mode %03o", dir, (unsigned)info.st_uid,
-                (unsigned)info.st_mode & 0777);
-    else if (access(dir, W_OK) || (!statvfs(dir, &disk) && disk.f_flag & ST_RDONLY))
+                "%s belongs to user %u, mode %03o: nothing in it is used", dir,
+                (unsigned)info.st_uid, (unsigned)info.st_mode & 0777);
+        return false;
+    }
+    if (access(dir, W_OK) || (!statvfs(dir, &disk) && disk.f_flag & ST_RDONLY))
         finding(doctor, LEVEL_WARN, "cache", "set KGENRT_CACHE to a folder that can be written",
                 "%s cannot be written: what it holds is used, nothing is added", dir);
     else if (!statvfs(dir, &disk) &&
@@ -150,7 +154,7 @@ static bool check_folder(struct doctor *doctor, const char *dir)
                 "%s: less than 2 GiB are free, captures may be left out", dir);
     else
         finding(doctor, LEVEL_OK, "cache", NULL, "%s", dir);
-    return S_ISDIR(info.st_mode);
+    return true;
 }
 
 static void check_store(struct doctor *doctor, const char *dir)
@@ -165,11 +169,10 @@ static void check_store(struct doctor *doctor, const char *dir)
                 json_array_size(json_object_get(stored, "jobs")),
                 json_array_size(json_object_get(stored, "rejections")));
     else
-        finding(
-            doctor, LEVEL_FAIL, "store",
-            "the lines above say what is wrong; if it is damaged, remove the folder: it is made "
-            "again",
-            "%s/store: %s", dir, state);
+        finding(doctor, LEVEL_FAIL, "store",
+                "if it is damaged, remove this folder: programs keep the snapshot they have, and a "
+                "new store is filled from the next run on",
+                "%s/store: %s", dir, state);
     json_decref(stored);
 }
 
@@ -191,8 +194,8 @@ static void check_snapshots(struct doctor *doctor, const char *dir)
                     member_text(device, "name"));
         else
             finding(doctor, LEVEL_FAIL, "snapshot",
-                    "remove the folder snapshots; the worker makes it again",
-                    "the snapshot for %s is not used: %s", member_text(device, "name"),
+                    "remove this folder: the worker makes it again from the store",
+                    "%s/snapshots: that for %s is not used: %s", dir, member_text(device, "name"),
                     status_text(status));
         if (status == KG_OK)
             snapshot_close(snapshot);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { ENOUGH_SAMPLES = 3 }; /* as runtime/app/hot.c has it */
+
 /* Appends to a text that grows. */
 struct words {
     char text[2048];
@@ -40,37 +42,87 @@ static const json_t *latest(const json_t *stored, const char *list, const char *
     return found;
 }
 
-/* What the worker made of it, where the recorder cannot know. */
-static void add_worker(struct words *words, const json_t *stored, const char *id)
+/* The variant that programs on this process's device get; NULL: none. */
+static const json_t *best_variant(const json_t *stored, const json_t *process, const char *id)
 {
-    const json_t *job = latest(stored, "jobs", id);
+    const char *device = member_text(json_object_get(process, "hardware"), "name");
+    const json_t *variant;
+    size_t i;
+    json_array_foreach(json_object_get(stored, "variants"), i, variant)
+    {
+        if (json_is_true(json_object_get(variant, "best")) &&
+            !strcmp(member_text(variant, "kernel"), id) &&
+            !strcmp(member_text(variant, "device"), device))
+            return variant;
+    }
+    return NULL;
+}
+
+bool kernel_variant_waits(const json_t *kernel, const json_t *process, const json_t *stored)
+{
+    return !strcmp(member_text(kernel, "state"), "captured") &&
+           best_variant(stored, process, member_text(kernel, "id"));
+}
+
+/* What the worker made of it, where the recorder cannot know. */
+static void add_worker(struct words *words, const json_t *kernel, const json_t *process,
+                       const json_t *stored)
+{
+    const char *id = member_text(kernel, "id");
+    const json_t *job = latest(stored, "jobs", id), *best = best_variant(stored, process, id);
     const json_t *rejection = latest(stored, "rejections", id);
     const char *state = member_text(job, "state"), *detail = member_text(job, "detail");
+    if (!stored)
+        return; /* kgenrt capture: no worker is wanted */
     if (!job)
         add(words, "; no worker has taken it up yet");
-    else if (!strcmp(state, "done") || !strcmp(state, "failed"))
-        add(words, "; the worker's job %s%s%s", strcmp(state, "done") ? "failed" : "is done",
-            *detail ? ": " : "", detail);
+    else if (!strcmp(state, "done"))
+        add(words, "; the worker is done with it: %s", detail);
+    else if (!strcmp(state, "failed"))
+        add(words, "; the worker's job failed: %s", detail);
     else if (json_is_true(json_object_get(stored, "worker")))
         add(words, "; the worker is at step '%s'%s%s", state, *detail ? ": " : "", detail);
     else
         add(words, "; the worker ended in step '%s': the next one begins again", state);
+    if (best)
+        add(words, "; verified variant %.12s is in the cache: %s", member_text(best, "id"),
+            json_is_true(json_object_get(process, "running"))
+                ? "it is swapped in at the next safe point"
+                : "this run ended before it was swapped in, the next one gets it");
     if (rejection)
         add(words, "; last refused candidate (%s): gate %s: %s", member_text(rejection, "maker"),
             member_text(rejection, "gate"), member_text(rejection, "reason"));
+}
+
+/* The recorder's keys, in words. */
+static const struct {
+    const char *key, *text;
+} refusals[] = {
+    {"shape", "another grid, block or shared memory size than verified"},
+    {"scalar", "another value of a scalar than verified"},
+    {"alignment", "a pointer less aligned than verified"},
+    {"overlap", "buffers that overlap in another way than verified"},
+    {"attributes", "launch attributes, or another context"},
+    {"error", "the driver refused the variant: it was dropped"},
+};
+
+static const char *refusal_text(const char *key)
+{
+    for (unsigned i = 0; i < sizeof refusals / sizeof *refusals; i++)
+        if (!strcmp(refusals[i].key, key))
+            return refusals[i].text;
+    return key;
 }
 
 static void add_refusals(struct words *words, const json_t *kernel)
 {
     const char *reason;
     json_t *count;
-    const char *separator = "; launches that got the original: ";
     json_object_foreach(json_object_get(kernel, "refused"), reason, count)
     {
-        if (!json_number_value(count))
-            continue;
-        add(words, "%s%.0f (%s)", separator, json_number_value(count), reason);
-        separator = ", ";
+        if (json_number_value(count))
+            add(words, "; %.0f got the original: %s", json_number_value(count),
+                refusal_text(reason));
     }
 }
 
@@ -88,24 +140,63 @@ static void add_swap(struct words *words, const json_t *kernel)
     if (member_number(kernel, "seconds_to_swap") > 0)
         add(words, ", %.1f s after the first", member_number(kernel, "seconds_to_swap"));
     if (before > 0 && after > 0)
-        add(words, "; in the program %s before, %s after: %.2f times as fast",
+        add(words, "; in the program %s a launch before, %s after: %.2f times as fast",
             duration_text(before, from), duration_text(after, to), before / after);
+    else if (after > 0)
+        add(words, "; in the program %s a launch", duration_text(after, to));
     if (variant)
         add(words, "; verified variant %.12s, %.2f times as fast in the replay",
             member_text(variant, "id"), member_number(variant, "ratio"));
 }
 
-static void add_state(struct words *words, const json_t *kernel, const json_t *stored)
+/* A limit that the process worked by; older recorders do not tell, then ours. */
+static double limit(const json_t *process, const char *key, long otherwise)
+{
+    const json_t *value = json_object_get(process, key);
+    return json_is_number(value) ? json_number_value(value) : (double)otherwise;
+}
+
+/* Why a kernel is not looked at: what it would have to do for it. */
+static void add_cold(struct words *words, const json_t *kernel, const json_t *process)
+{
+    double launches = member_number(kernel, "launches"),
+           share = 100 * member_number(kernel, "share");
+    double most = limit(process, "hot_launches", options()->hot_launches);
+    double least = limit(process, "hot_share", options()->hot_share);
+    const char *mode = member_text(process, "mode");
+    if (launches < most)
+        add(words, "left alone: %.0f launches, it is hot from %.0f on (KGENRT_HOT_LAUNCHES)",
+            launches, most);
+    else if (share < least)
+        add(words,
+            "left alone: %.1f%% of the GPU time, it is hot from %.0f%% on (KGENRT_HOT_SHARE)",
+            share, least);
+    else if (!strcmp(mode, "cached"))
+        add(words,
+            "the original runs: the cache has no variant for it, and mode cached makes none");
+    else if (member_number(kernel, "samples") < ENOUGH_SAMPLES)
+        add(words, "left alone: fewer than %d of its launches could be timed", ENOUGH_SAMPLES);
+    else if (json_is_true(json_object_get(process, "running")))
+        add(words, "hot (%.1f%% of the GPU time): taken up in a moment", share);
+    else
+        add(words, "hot (%.1f%% of the GPU time), but the program ended before it was taken up",
+            share);
+}
+
+static void add_state(struct words *words, const json_t *kernel, const json_t *process)
 {
     const char *state = member_text(kernel, "state"), *why = member_text(kernel, "why");
     double share = 100 * member_number(kernel, "share");
+    if (!strcmp(member_text(process, "mode"), "observe")) {
+        add(words, "mode observe: counted and timed, never captured or replaced");
+        return;
+    }
     if (!strcmp(state, "new"))
         add(words, "seen, not looked at yet");
     else if (!strcmp(state, "cold"))
-        add(words, "left alone: it does not matter so far (%.1f%% of the GPU time, %.0f launches)",
-            share, member_number(kernel, "launches"));
+        add_cold(words, kernel, process);
     else if (!strcmp(state, "unfit"))
-        add(words, "left alone");
+        add(words, "cannot be replaced");
     else if (!strcmp(state, "wanted"))
         add(words, "hot (%.1f%% of the GPU time): the next launch that can be is captured", share);
     else if (!strcmp(state, "capturing"))
@@ -118,14 +209,14 @@ static void add_state(struct words *words, const json_t *kernel, const json_t *s
         add(words, "%s", *state ? state : "unknown");
     if (*why)
         add(words, ": %s", why);
-    if (!strcmp(state, "captured"))
-        add_worker(words, stored, member_text(kernel, "id"));
 }
 
-json_t *kernel_explain(const json_t *kernel, const json_t *stored)
+json_t *kernel_explain(const json_t *kernel, const json_t *process, const json_t *stored)
 {
     struct words words = {.used = 0};
-    add_state(&words, kernel, stored);
+    add_state(&words, kernel, process);
+    if (!strcmp(member_text(kernel, "state"), "captured"))
+        add_worker(&words, kernel, process, stored);
     add_refusals(&words, kernel);
     return json_text(words.text);
 }

@@ -85,7 +85,10 @@ static kg_status start_program(struct watch *watch, int *code)
         return KG_OK;
     if (watch->program > 0)
         waitpid(watch->program, NULL, 0);
-    failed("%s: cannot be started: %s", watch->start->program[0], strerror(error));
+    const char *name = watch->start->program[0];
+    bool here = error == ENOENT && !strchr(name, '/') && !access(name, F_OK);
+    failed("%s: cannot be started: %s%s%s", name, strerror(error),
+           here ? "; the one in this folder is ./" : "", here ? name : "");
     *code = error == ENOENT ? 127 : 126;
     return KG_BAD_INPUT;
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -44,6 +45,23 @@ static bool add_hardware(void *self, const struct kg_id *key, const struct kg_ha
     return true;
 }
 
+/* A person knows a device by its name, not by its key. */
+static void add_devices(json_t *stored)
+{
+    json_t *variant, *hardware;
+    size_t i, k;
+    json_array_foreach(json_object_get(stored, "variants"), i, variant)
+    {
+        const char *key = member_text(variant, "hardware"), *name = "";
+        json_array_foreach(json_object_get(stored, "hardware"), k, hardware)
+        {
+            if (!strcmp(member_text(hardware, "key"), key))
+                name = member_text(hardware, "name");
+        }
+        json_object_set_new(variant, "device", json_text(name));
+    }
+}
+
 /* A worker holds DIR/worker.lock as long as it lives. */
 static bool worker_runs(const char *dir)
 {
@@ -78,5 +96,6 @@ json_t *stored_read(const char *dir)
         if (walks[i] != KG_OK)
             json_object_set_new(out, "store", json_string(status_text(walks[i])));
     store_close(store);
+    add_devices(out);
     return out;
 }

@@ -6,9 +6,10 @@
  * The form is one JSON object. It begins in exactly this way, so that the next start can read it
  * without a JSON parser, and two fields can be changed in place (blanks fill up to their width):
  *   {"version":1,"clean":false,"reading_snapshot":"",<64 blanks>"late":["<variant id>",…],
- * late: variants that may have run. Then: pid, program, start (seconds since 1970), mode, event
- * (why it was written), fault, snapshot, hardware {vendor, name, arch, uuid, driver_version},
- * notes, and kernels [{id, name, state, why, launches, swapped, first_swapped_launch, refused
+ * late: variants that may have run. Then: pid, program, start (seconds since 1970), mode,
+ * hot_launches and hot_share (from when on a kernel is hot), event (why it was written), fault,
+ * snapshot, hardware {vendor, name, arch, uuid, driver_version}, notes, and kernels [{id, name,
+ * state, why, launches, swapped, first_swapped_launch, refused
  * {shape|scalar|alignment|overlap|attributes|error: count}, share, before_ns, after_ns, samples,
  * seconds_to_swap, variants [{id, ratio}]}], left_out (kernels that found no room). */
 #include "app/inside.h"
@@ -178,6 +179,8 @@ static void put_process(struct jout *out)
     jout_raw(out, ",\"program\":"), jout_text(out, flight.program);
     jout_raw(out, ",\"start\":"), jout_integer(out, flight.start);
     jout_raw(out, ",\"mode\":"), jout_text(out, mode_names[app_mode()]);
+    jout_raw(out, ",\"hot_launches\":"), jout_integer(out, (uint64_t)options()->hot_launches);
+    jout_raw(out, ",\"hot_share\":"), jout_integer(out, (uint64_t)options()->hot_share);
     jout_raw(out, ",\"event\":"), jout_text(out, flight.event);
     jout_raw(out, ",\"fault\":"), jout_text(out, flight.fault);
     jout_raw(out, ",\"snapshot\":"), put_id(out, variants_snapshot());

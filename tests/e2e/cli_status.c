@@ -31,23 +31,23 @@ static void put_flights(void)
     char path[KG_PATH], text[8192];
     snprintf(path, sizeof path, "%s/flight", cache);
     CHECK(dir_make(path) == KG_OK);
-    snprintf(text, sizeof text,
-             "{\"version\":1,\"clean\":true,\"reading_snapshot\":\"\"      ,\"late\":[],"
-             "\"pid\":101,\"program\":\"/opt/first\",\"start\":1700000000,\"mode\":\"tune\","
-             "\"event\":\"end\",\"fault\":\"\",\"hardware\":{\"name\":\"NVIDIA H200\"},"
-             "\"notes\":[\"a note\"],\"kernels\":[%s,%s%s%s,%s,%s%s%s,%s,%s]}    \n  ",
-             KERNEL(ID("aaaa"), "_Z4coldPf", "cold", "", "\"share\":0.001"), "{\"id\":\"",
-             kernel_one,
-             "\",\"name\":\"_ZN3app7softmaxILi4EEEvPf\",\"state\":\"swapped\",\"why\":\"\","
-             "\"launches\":5000,\"swapped\":4321,\"first_swapped_launch\":680,\"share\":0.9,"
-             "\"before_ns\":3000,\"after_ns\":2000,\"samples\":64,\"refused\":{\"grid or block\":7,"
-             "\"scalar\":0},\"variants\":[{\"id\":\"0123456789abcdef\",\"ratio\":1.5}]}",
-             KERNEL(ID("bbbb"), "plain_c_name", "unfit", "it prints", "\"share\":0.02"),
-             "{\"id\":\"", kernel_two,
-             "\",\"name\":\"_Z4polyPfi\",\"state\":\"captured\",\"why\":\"\",\"launches\":99,"
-             "\"share\":0.05}",
-             KERNEL(ID("cccc"), "_Z6wantedv", "wanted", "", "\"share\":0.06"),
-             KERNEL("", "_Z5freshv", "new", "", "\"share\":0"));
+    snprintf(
+        text, sizeof text,
+        "{\"version\":1,\"clean\":true,\"reading_snapshot\":\"\"      ,\"late\":[],"
+        "\"pid\":101,\"program\":\"/opt/first\",\"start\":1700000000,\"mode\":\"tune\","
+        "\"event\":\"end\",\"fault\":\"\",\"hot_share\":3,\"hardware\":{\"name\":\"NVIDIA H200\"},"
+        "\"notes\":[\"a note\"],\"kernels\":[%s,%s%s%s,%s,%s%s%s,%s,%s]}    \n  ",
+        KERNEL(ID("aaaa"), "_Z4coldPf", "cold", "", "\"share\":0.001"), "{\"id\":\"", kernel_one,
+        "\",\"name\":\"_ZN3app7softmaxILi4EEEvPf\",\"state\":\"swapped\",\"why\":\"\","
+        "\"launches\":5000,\"swapped\":4321,\"first_swapped_launch\":680,\"share\":0.9,"
+        "\"before_ns\":3000,\"after_ns\":2000,\"samples\":64,\"refused\":{\"shape\":7,"
+        "\"scalar\":0},\"variants\":[{\"id\":\"0123456789abcdef\",\"ratio\":1.5}]}",
+        KERNEL(ID("bbbb"), "plain_c_name", "unfit", "it prints", "\"share\":0.02"), "{\"id\":\"",
+        kernel_two,
+        "\",\"name\":\"_Z4polyPfi\",\"state\":\"captured\",\"why\":\"\",\"launches\":99,"
+        "\"share\":0.05}",
+        KERNEL(ID("cccc"), "_Z6wantedv", "wanted", "", "\"share\":0.06"),
+        KERNEL("", "_Z5freshv", "new", "", "\"share\":0"));
     put_flight("101-1700000000", text);
     put_flight(
         "102-1700000100",
@@ -62,8 +62,20 @@ static void put_flights(void)
     put_flight("105-1700000400", "");
     put_flight("106-1700000050",
                "{\"version\":1,\"clean\":false,\"pid\":106,\"program\":\"/opt/live\","
-               "\"start\":1700000050,\"kernels\":[7,{\"name\":3,\"refused\":[],\"share\":\"x\"}],"
+               "\"start\":1700000050,\"kernels\":[7,{\"name\":3,\"refused\":[],\"share\":\"x\"},"
+               "{\"name\":\"_Z4rarev\",\"state\":\"cold\",\"launches\":7,\"share\":0.5}],"
                "\"notes\":{},\"hardware\":4}"); /* fields of wrong types */
+    snprintf(
+        text, sizeof text,
+        "{\"version\":1,\"clean\":true,\"pid\":107,\"program\":\"/opt/late\",\"start\":1700000060,"
+        "\"mode\":\"tune\",\"hardware\":{\"name\":\"NVIDIA H200\"},\"kernels\":[{\"id\":\"%s\","
+        "\"name\":\"_Z7wantingv\",\"state\":\"captured\",\"launches\":900,\"share\":1}]}",
+        kernel_one);
+    put_flight("107-1700000060", text);
+    put_flight("108-1700000001",
+               "{\"version\":1,\"clean\":true,\"pid\":108,\"program\":\"/opt/watched\","
+               "\"start\":1700000001,\"mode\":\"observe\",\"kernels\":[{\"name\":\"_Z4seenv\","
+               "\"state\":\"unfit\",\"why\":\"no image\",\"launches\":900,\"share\":1}]}");
 }
 
 static void put_store(void)
@@ -72,7 +84,8 @@ static void put_store(void)
     struct kg_hardware hardware = fixture_hardware();
     struct kg_variant good = fixture_variant("_ZN3app7softmaxILi4EEEvPf", 64, 1.5);
     struct kg_variant other = fixture_variant("_ZN3app7softmaxILi4EEEvPf", 64, 1.2);
-    static const char evidence[] = "{\"gates\":[{\"name\":\"admission\"}],\"repeats\":20}";
+    static const char evidence[] =
+        "{\"gates\":[\"admission\",\"compare\"],\"repeats\":20,\"driver\":13010}";
     if (!CHECK(store_open(cache, false, &store) == KG_OK))
         return;
     CHECK(store_put_hardware(store, &hardware) == KG_OK);
@@ -116,22 +129,28 @@ static void put_store(void)
 static void status_text_form(void)
 {
     CHECK(cli_run(dir, "$K status") == 0);
-    CHECK(cli_says("/opt/first (process 101, ended; it ran since"));
+    CHECK(cli_says("/opt/first (process 101, ended, started"));
     CHECK(cli_says("app::softmax<>") && cli_says("plain_c_name"));
     CHECK(cli_says("4321 of 5000 launches ran a variant, the first of them launch 680"));
-    CHECK(cli_says("3 us before, 2 us after: 1.50 times as fast"));
-    CHECK(cli_says("launches that got the original: 7 (grid or block)"));
-    CHECK(!strstr(cli.out, "(scalar)"));
-    CHECK(cli_says("left alone: it prints"));
-    CHECK(cli_says("it does not matter so far (0.1% of the GPU time, 5000 launches)"));
+    CHECK(cli_says("3 us a launch before, 2 us after: 1.50 times as fast"));
+    CHECK(cli_says("7 got the original: another grid, block or shared memory size"));
+    CHECK(!strstr(cli.out, "another value of a scalar"));
+    CHECK(cli_says("cannot be replaced: it prints"));
+    CHECK(cli_says("left alone: 0.1% of the GPU time, it is hot from 3% on (KGENRT_HOT_SHARE)"));
+    CHECK(cli_says("left alone: 7 launches, it is hot from 40 on (KGENRT_HOT_LAUNCHES)"));
+    CHECK(cli_says("is in the cache: this run ended before it was swapped in, the next one gets"));
+    CHECK(cli_says("mode observe: counted and timed, never captured or replaced"));
+    CHECK(!strstr(cli.out, "no image"));
     CHECK(cli_says("the worker's job failed: no maker had a faster variant"));
     CHECK(cli_says("gate memory: byte 4096 of out was changed"));
     CHECK(cli_says("the next launch that can be is captured"));
     CHECK(cli_says("seen, not looked at yet") && cli_says("note: a note"));
     CHECK(cli_says("did not end cleanly; last word: swap, CUDA_ERROR_ILLEGAL_ADDRESS"));
     CHECK(cli_says("Jobs of the worker (none runs now):\n  poly: failed"));
-    CHECK(cli_says("1.50 times as fast [1.49, 1.51] (2 us to 1.33 us), bitwise, by recorded"));
-    CHECK(cli_says("1 candidates were refused"));
+    CHECK(
+        cli_says("on NVIDIA H200: 1.50 times as fast, 95% interval [1.49, 1.51] (2 us to 1.33 us), "
+                 "bitwise, by recorded\n    evidence: kgenrt show "));
+    CHECK(cli_says("1 candidate was refused"));
     CHECK(!strchr(cli.out, '\033') && !strchr(cli.out, '\007') && !strstr(cli.out, "\302\233"));
 }
 
@@ -139,8 +158,8 @@ static void status_json_form(void)
 {
     CHECK(cli_run(dir, "$K status --json") == 0);
     json_t *root = cli_json(), *processes = json_object_get(root, "processes");
-    CHECK(json_array_size(processes) == 3); /* torn and foreign files are passed over */
-    json_t *latest = json_array_get(processes, 0), *oldest = json_array_get(processes, 2);
+    CHECK(json_array_size(processes) == 5); /* torn and foreign files are passed over */
+    json_t *latest = json_array_get(processes, 0), *oldest = json_array_get(processes, 4);
     CHECK(json_integer_value(json_object_get(latest, "pid")) == 102);
     CHECK(json_is_true(json_object_get(latest, "unclean")));
     CHECK(json_is_false(json_object_get(latest, "running")));
@@ -152,6 +171,9 @@ static void status_json_form(void)
     CHECK(json_array_size(json_object_get(root, "jobs")) == 1);
     CHECK(json_array_size(json_object_get(root, "rejections")) == 1);
     json_decref(root);
+    CHECK(cli_run(dir, "$K status -n 1") == 0 && cli_says("process 102") &&
+          !strstr(cli.out, "process 101"));
+    CHECK(cli_run(dir, "$K status --latest 0") == 2);
 }
 
 /* A process that lives holds its file's lock. */
@@ -161,7 +183,7 @@ static void status_running(void)
     snprintf(path, sizeof path, "%s/flight/106-1700000050.kgf", cache);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     CHECK(fd >= 0 && !flock(fd, LOCK_EX));
-    CHECK(cli_run(dir, "$K status") == 0 && cli_says("/opt/live (process 106, running since"));
+    CHECK(cli_run(dir, "$K status") == 0 && cli_says("/opt/live (process 106, running, started"));
     close(fd);
     CHECK(cli_run(dir, "$K doctor") <= 1 &&
           cli_says("did not end cleanly: CUDA_ERROR_ILLEGAL_ADDRESS; 1 variants may have run"));
@@ -187,9 +209,11 @@ static void show(void)
     struct kg_variant good = fixture_variant("_ZN3app7softmaxILi4EEEvPf", 64, 1.5);
     variant_identify(&good);
     CHECK(cli_run(dir, "$K show %.10s", id_text(&good.id, id)) == 0);
-    CHECK(cli_says("fast source") && cli_says("\"repeats\": 20") && cli_says("vector loads"));
+    CHECK(cli_says("fast source") && cli_says("20 launches gave equal results") &&
+          cli_says("vector loads"));
     CHECK(cli_says("grid 32 x 1 x 1, block 512 x 1 x 1, 128 bytes shared"));
-    CHECK(cli_says("2 scalars pinned, 2 pointers, 1 overlaps"));
+    CHECK(cli_says("2 scalar words as captured; 2 pointers at least as aligned; overlaps: 1") &&
+          cli_says("driver for CUDA 13.1") && cli_says("admission compare"));
     CHECK(!strchr(cli.out, '\033') && !strchr(cli.out, '\007'));
     CHECK(cli_run(dir, "$K show %s --json", id) == 0);
     json_t *root = cli_json();
