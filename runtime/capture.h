@@ -25,7 +25,7 @@ struct capture_region {
     uint64_t size;            /* bytes captured */
     uint64_t allocation;      /* base of the allocation it lies in */
     uint64_t allocation_size; /* bytes */
-    char name[128];           /* of a global; empty for pointers */
+    char name[512];           /* of a global; empty for pointers */
     const unsigned char *data;
 };
 
