@@ -38,7 +38,7 @@ static json_t *best_only(const json_t *variants)
 /* How the kernels of a program fared; each row a clause of the summary. */
 enum fate { FATE_COLD, FATE_UNFIT, FATE_WAITS, FATE_WORK, FATE_NONE, FATES };
 static const char *const fates[FATES] = {
-    [FATE_COLD] = "too cold to matter",
+    [FATE_COLD] = "not hot",
     [FATE_UNFIT] = "cannot be replaced",
     [FATE_WAITS] = "with a verified variant in the cache that the next run gets",
     [FATE_WORK] = "waiting for its capture or for the worker",
@@ -96,8 +96,8 @@ static json_t *verdict(const json_t *processes, const json_t *stored)
                             "doctor' tells what may stand in the way.",
                             program);
     if (!strcmp(member_text(latest, "mode"), "observe"))
-        return json_sprintf("The latest program, %s, was only observed (mode observe): %u kernels "
-                            "seen, none replaced.",
+        return json_sprintf("The latest program, %s, was only observed (mode observe): kernels "
+                            "seen %u, replaced none.",
                             program, seen);
     if (swapped)
         return json_sprintf("%u of %u kernels of the latest program, %s, ran a faster variant.",
@@ -106,7 +106,7 @@ static json_t *verdict(const json_t *processes, const json_t *stored)
         if (counts[f] && used < sizeof clauses)
             used += (size_t)snprintf(clauses + used, sizeof clauses - used, "%s%u %s",
                                      used ? ", " : "", counts[f], fates[f]);
-    return json_sprintf("Nothing got faster in the latest program, %s: of its %u kernel%s %s.",
+    return json_sprintf("Nothing got faster in the latest program, %s, with %u kernel%s: %s.",
                         program, seen, seen == 1 ? "" : "s", clauses);
 }
 

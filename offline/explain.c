@@ -165,12 +165,10 @@ static void add_cold(struct words *words, const json_t *kernel, const json_t *pr
     double least = limit(process, "hot_share", options()->hot_share);
     const char *mode = member_text(process, "mode");
     if (launches < most)
-        add(words, "left alone: %.0f launches, it is hot from %.0f on (KGENRT_HOT_LAUNCHES)",
-            launches, most);
+        add(words, "left alone: hot is a kernel from %.0f launches on (KGENRT_HOT_LAUNCHES)", most);
     else if (share < least)
-        add(words,
-            "left alone: %.1f%% of the GPU time, it is hot from %.0f%% on (KGENRT_HOT_SHARE)",
-            share, least);
+        add(words, "left alone: hot is a kernel from %.0f%% of the GPU time on (KGENRT_HOT_SHARE)",
+            least);
     else if (!strcmp(mode, "cached"))
         add(words,
             "the original runs: the cache has no variant for it, and mode cached makes none");

@@ -136,8 +136,8 @@ static void status_text_form(void)
     CHECK(cli_says("7 got the original: another grid, block or shared memory size"));
     CHECK(!strstr(cli.out, "another value of a scalar"));
     CHECK(cli_says("cannot be replaced: it prints"));
-    CHECK(cli_says("left alone: 0.1% of the GPU time, it is hot from 3% on (KGENRT_HOT_SHARE)"));
-    CHECK(cli_says("left alone: 7 launches, it is hot from 40 on (KGENRT_HOT_LAUNCHES)"));
+    CHECK(cli_says("left alone: hot is a kernel from 3% of the GPU time on (KGENRT_HOT_SHARE)"));
+    CHECK(cli_says("left alone: hot is a kernel from 40 launches on (KGENRT_HOT_LAUNCHES)"));
     CHECK(cli_says("is in the cache: this run ended before it was swapped in, the next one gets"));
     CHECK(cli_says("mode observe: counted and timed, never captured or replaced"));
     CHECK(!strstr(cli.out, "no image"));
