@@ -45,8 +45,9 @@ static bool set_environment(const struct watch *watch)
     int length = snprintf(preload, sizeof preload, "%s%s%s", watch->library,
                           present && *present ? ":" : "", present ? present : "");
     return length < (int)sizeof preload && set("LD_PRELOAD", preload, true) &&
-           set("KGENRT_WORKER", "off", true) && set("KGENRT_CACHE", start->cache, true) &&
-           set("KGENRT_MODE", start->mode, true) && set("KGENRT_MAKERS", start->makers, true) &&
+           set("KGENRT_WORKER", start->worker ? "supervised" : "off", true) &&
+           set("KGENRT_CACHE", start->cache, true) && set("KGENRT_MODE", start->mode, true) &&
+           set("KGENRT_MAKERS", start->makers, true) &&
            set("KGENRT_HOT_LAUNCHES", start->eager ? "5" : NULL, false) &&
            set("KGENRT_HOT_SHARE", start->eager ? "1" : NULL, false);
 }

@@ -152,6 +152,8 @@ static const char *forbidden(void)
 
 void spawn_wanted(void)
 {
+    if (!strcmp(options()->worker, "supervised"))
+        return; /* `kgenrt run` sees to it */
     atomic_store_explicit(&wanted, true, memory_order_relaxed);
 }
 

@@ -118,6 +118,11 @@ static void worker(void)
         pause_ms(20);
     CHECK(!worker_runs());
     CHECK(cli_run(dir, "rm -rf %s/cache; $K run --mode cached true", dir) == 0 && !worker_runs());
+    CHECK(cli_run(dir, "$K run sh -c 'echo worker $KGENRT_WORKER'") == 0);
+    CHECK(cli_says("worker supervised"));
+    CHECK(cli_run(dir, "$K run --mode cached sh -c 'echo worker $KGENRT_WORKER'") == 0);
+    CHECK(cli_says("worker off"));
+    CHECK(cli_run(dir, "rm -f %s/cache/worker.lock", dir) == 0);
     CHECK(cli_run(dir, "KGENRT_WORKER=off $K run true; ls %s/cache/worker.lock", dir) != 0);
 }
 

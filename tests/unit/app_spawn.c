@@ -127,11 +127,34 @@ static void subreaper(void)
     CHECK(waitpid(child, &status, 0) == child && !status);
 }
 
+/* Work waits, but whoever supervises this program has a worker for it: nothing is started or said.
+ */
+static void supervised(void)
+{
+    pid_t child = fork();
+    if (!child) {
+        char path[KG_PATH];
+        struct kg_id kernel = {{1}};
+        fixture_cache("app_spawn_supervised");
+        setenv("KGENRT_WORKER", "supervised", 1);
+        fixture_open();
+        atomic_store(&mode, KG_MODE_TUNE);
+        bool good = folders_make() && spool_path(&kernel, path) == KG_OK &&
+                    file_write(path, "work", 4, 0600) == KG_OK && spool_holds(NULL);
+        spawn_wanted();
+        spawn_tick();
+        _exit(!good || notes.count || atomic_load(&wanted));
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && !status);
+}
+
 int main(void)
 {
     snprintf(output, sizeof output, "%s.out", fixture_cache("app_spawn"));
     snprintf(program, sizeof program, "%s.program", getenv("KGENRT_CACHE"));
     subreaper();
+    supervised();
     signals = 0;
     fixture_begin("app_spawn", KG_MODE_TUNE);
     undisturbed();
