@@ -53,6 +53,7 @@ struct kg_rejection {
     char kernel_name[512], maker[64], gate[32], reason[1024];
     struct kg_id candidate;  /* blob: the candidate's source; all zero: none */
     double ratio, low, high; /* of gate "time", else 0 */
+    int driver_version;      /* it was judged under; 0: an older record, not known */
     uint64_t time;
 };
 
@@ -88,7 +89,9 @@ kg_status store_put_rejection(struct store *store, const struct kg_rejection *re
 /* Stores the variant, and makes it the best of its hardware, kernel and signature if its ratio
  * beats the present one's; a tie goes to the earlier. Both in one transaction. */
 kg_status store_put_variant(struct store *store, const struct kg_variant *variant, bool *is_best);
-/* Takes the variant out of `best`, keeps it in `variants`. */
+/* Takes the variant out of `best`, keeps it in `variants`. In its place comes the next best of the
+ * same key that was verified under the same driver version and is not demoted itself, if there is
+ * one. */
 kg_status store_demote(struct store *store, const struct kg_id *variant, const char *reason);
 
 /* Walks; the record is the walker's only for the call. Return false from each to stop. Do not write

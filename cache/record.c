@@ -11,9 +11,10 @@ static const char job_magic[PACK_MAGIC] = "KGJOBN\0";
 static const char hardware_magic[PACK_MAGIC] = "KGHARD\0";
 
 /* Of bytes in the store, another magic is damage, not a user's mistake. */
-static kg_status begin(struct unpack *in, const void *data, size_t size, const char *magic)
+static kg_status begin(struct unpack *in, const void *data, size_t size, const char *magic,
+                       uint32_t version)
 {
-    kg_status status = unpack_begin(in, data, size, magic, 1);
+    kg_status status = unpack_begin(in, data, size, magic, version);
     return status == KG_BAD_INPUT ? KG_CORRUPT : status;
 }
 
@@ -86,7 +87,7 @@ kg_status variant_parse(const void *data, size_t size, struct kg_variant *out)
 {
     struct unpack in;
     *out = (struct kg_variant){0};
-    kg_status status = begin(&in, data, size, variant_magic);
+    kg_status status = begin(&in, data, size, variant_magic, 1);
     if (status != KG_OK)
         return status;
     unpack_id(&in, &out->id);
@@ -117,7 +118,7 @@ void variant_free(struct kg_variant *variant)
 kg_status rejection_pack(const struct kg_rejection *in, struct kg_bytes *out)
 {
     struct pack pack = {0};
-    pack_begin(&pack, rejection_magic, 1);
+    pack_begin(&pack, rejection_magic, 2);
     pack_id(&pack, &in->hardware);
     pack_id(&pack, &in->kernel);
     pack_id(&pack, &in->signature);
@@ -130,13 +131,17 @@ kg_status rejection_pack(const struct kg_rejection *in, struct kg_bytes *out)
     pack_f64(&pack, in->low);
     pack_f64(&pack, in->high);
     pack_u64(&pack, in->time);
+    pack_u32(&pack, (uint32_t)in->driver_version);
     return pack_seal(&pack, out);
 }
 
+/* Version 1 ended before the driver's version: such verdicts cost a model's answers, and stay. */
 kg_status rejection_parse(const void *data, size_t size, struct kg_rejection *out)
 {
     struct unpack in;
-    kg_status status = begin(&in, data, size, rejection_magic);
+    kg_status status = begin(&in, data, size, rejection_magic, 2);
+    bool old =
+        status == KG_UNSUPPORTED && (status = begin(&in, data, size, rejection_magic, 1)) == KG_OK;
     unpack_id(&in, &out->hardware);
     unpack_id(&in, &out->kernel);
     unpack_id(&in, &out->signature);
@@ -149,6 +154,7 @@ kg_status rejection_parse(const void *data, size_t size, struct kg_rejection *ou
     out->low = unpack_f64(&in);
     out->high = unpack_f64(&in);
     out->time = unpack_u64(&in);
+    out->driver_version = old ? 0 : (int)unpack_u32(&in);
     return status == KG_OK ? finish(&in) : status;
 }
 
@@ -170,7 +176,7 @@ kg_status kernel_note_pack(const struct kg_kernel_note *in, struct kg_bytes *out
 kg_status kernel_note_parse(const void *data, size_t size, struct kg_kernel_note *out)
 {
     struct unpack in;
-    kg_status status = begin(&in, data, size, kernel_magic);
+    kg_status status = begin(&in, data, size, kernel_magic, 1);
     unpack_id(&in, &out->hardware);
     unpack_id(&in, &out->kernel);
     unpack_text(&in, out->name, sizeof out->name);
@@ -199,7 +205,7 @@ kg_status job_note_pack(const struct kg_job_note *in, struct kg_bytes *out)
 kg_status job_note_parse(const void *data, size_t size, struct kg_job_note *out)
 {
     struct unpack in;
-    kg_status status = begin(&in, data, size, job_magic);
+    kg_status status = begin(&in, data, size, job_magic, 1);
     unpack_id(&in, &out->hardware);
     unpack_id(&in, &out->kernel);
     unpack_id(&in, &out->signature);
@@ -222,7 +228,7 @@ kg_status hardware_parse(const void *data, size_t size, struct kg_hardware *out)
 {
     struct unpack in;
     *out = (struct kg_hardware){0};
-    kg_status status = begin(&in, data, size, hardware_magic);
+    kg_status status = begin(&in, data, size, hardware_magic, 1);
     unpack_hardware(&in, out);
     return status == KG_OK ? finish(&in) : status;
 }

@@ -345,7 +345,8 @@ struct variant_put {
     bool best;
 };
 
-/* A best that cannot be read any more counts as none. */
+/* A best that cannot be read any more counts as none, and so does one that was verified under
+ * another driver: apps leave it out. */
 static int variant_put(struct store *store, MDB_txn *txn, void *self)
 {
     struct variant_put *one = self;
@@ -359,7 +360,9 @@ static int variant_put(struct store *store, MDB_txn *txn, void *self)
     if (!code)
         code = variant_get(store, txn, &value, &present);
     if (!code)
-        one->best = id_equal(&present.id, &one->variant->id) || one->variant->ratio > present.ratio;
+        one->best = id_equal(&present.id, &one->variant->id) ||
+                    one->variant->driver_version != present.driver_version ||
+                    one->variant->ratio > present.ratio;
     variant_free(&present);
     if (code && code != MDB_NOTFOUND)
         return code;
@@ -388,9 +391,11 @@ struct demotion {
     const char *reason;
 };
 
-static int note_demotion(struct store *store, MDB_txn *txn, const struct kg_variant *variant,
-                         const char *reason)
+/* The record that a demotion leaves. */
+static kg_status demotion_put_of(const struct kg_variant *variant, const char *reason,
+                                 struct one_put *out)
 {
+    static const struct kg_id none;
     struct kg_rejection note = {.hardware = variant->hardware,
                                 .kernel = variant->kernel,
                                 .candidate = variant->source,
@@ -398,17 +403,86 @@ static int note_demotion(struct store *store, MDB_txn *txn, const struct kg_vari
                                 .ratio = variant->ratio,
                                 .low = variant->low,
                                 .high = variant->high,
+                                .driver_version = variant->driver_version,
                                 .time = (uint64_t)time(NULL)};
-    struct one_put one;
+    if (id_equal(&note.candidate, &none)) /* made as PTX */
+        note.candidate = id_equal(&variant->ptx, &none) ? variant->code : variant->ptx;
     signature_id(&variant->signature, &note.signature);
     snprintf(note.kernel_name, sizeof note.kernel_name, "%s", variant->kernel_name);
     snprintf(note.maker, sizeof note.maker, "%s", variant->maker);
     snprintf(note.reason, sizeof note.reason, "%s", reason);
-    if (rejection_put_of(&note, &one) != KG_OK)
+    return rejection_put_of(&note, out);
+}
+
+static int note_demotion(struct store *store, MDB_txn *txn, const struct kg_variant *variant,
+                         const char *reason)
+{
+    struct one_put one;
+    if (demotion_put_of(variant, reason, &one) != KG_OK)
         return ENOMEM;
     int code = put(store, txn, &one);
     bytes_free(&one.record);
     return code;
+}
+
+/* Whether the variant was demoted and has not been verified since. */
+static bool demoted(struct store *store, MDB_txn *txn, const struct kg_variant *variant)
+{
+    struct one_put one;
+    struct kg_rejection note;
+    if (demotion_put_of(variant, "", &one) != KG_OK)
+        return true;
+    MDB_val key = store_key_value(&one.key), value;
+    int code = mdb_get(txn, store->databases[DB_rejected], &key, &value);
+    bytes_free(&one.record);
+    if (code)
+        return code != MDB_NOTFOUND;
+    return rejection_parse(value.mv_data, value.mv_size, &note) != KG_OK ||
+           note.time >= variant->time;
+}
+
+/* Whether `other` may take the place of `gone`, whose key in `best` is `best`. */
+static bool may_follow(struct store *store, MDB_txn *txn, const struct kg_variant *gone,
+                       const struct store_key *best, const struct kg_variant *other)
+{
+    struct store_key own;
+    if (id_equal(&other->id, &gone->id) || other->driver_version != gone->driver_version)
+        return false;
+    best_key(other, &own);
+    return own.size == best->size && !memcmp(own.bytes, best->bytes, own.size) &&
+           !demoted(store, txn, other);
+}
+
+/* The fastest of the others for this key becomes the best; MDB_NOTFOUND: there is none. */
+static int promote_next(struct store *store, MDB_txn *txn, const struct kg_variant *gone,
+                        struct store_key *best)
+{
+    MDB_cursor *cursor;
+    MDB_val key, value;
+    struct kg_id next;
+    double ratio = 0;
+    uint64_t time = 0;
+    int code = mdb_cursor_open(txn, store->databases[DB_variants], &cursor);
+    if (code)
+        return code;
+    while (!(code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT))) {
+        struct kg_variant other;
+        if (variant_parse(value.mv_data, value.mv_size, &other) != KG_OK)
+            continue;
+        bool faster = other.ratio > ratio || (other.ratio == ratio && other.time < time);
+        if (faster && may_follow(store, txn, gone, best, &other)) {
+            next = other.id;
+            ratio = other.ratio;
+            time = other.time;
+        }
+        variant_free(&other);
+    }
+    mdb_cursor_close(cursor);
+    if (code != MDB_NOTFOUND || !(ratio > 0))
+        return code;
+    key = store_key_value(best);
+    value = (MDB_val){KG_ID_BYTES, next.bytes};
+    return mdb_put(txn, store->databases[DB_best], &key, &value, 0);
 }
 
 static int demote(struct store *store, MDB_txn *txn, void *self)
@@ -425,6 +499,10 @@ static int demote(struct store *store, MDB_txn *txn, void *self)
     code = mdb_get(txn, store->databases[DB_best], &key, &value);
     if (!code && value.mv_size == KG_ID_BYTES && !memcmp(value.mv_data, id.mv_data, KG_ID_BYTES))
         code = mdb_del(txn, store->databases[DB_best], &key, NULL);
+    else if (!code)
+        code = MDB_NOTFOUND; /* another is the best already */
+    if (!code)
+        code = promote_next(store, txn, &variant, &best);
     if (!code || code == MDB_NOTFOUND)
         code = note_demotion(store, txn, &variant, one->reason);
     variant_free(&variant);

@@ -157,14 +157,15 @@ json_t *json_rejection(const struct kg_rejection *rejection)
 {
     char readable[512];
     name_readable(rejection->kernel_name, readable, sizeof readable);
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:I}", "kernel",
-                     json_id(&rejection->kernel), "name", json_text(rejection->kernel_name),
-                     "readable", json_text(readable), "hardware", json_id(&rejection->hardware),
-                     "signature", json_id(&rejection->signature), "maker",
-                     json_text(rejection->maker), "gate", json_text(rejection->gate), "reason",
-                     json_text(rejection->reason), "candidate", json_id(&rejection->candidate),
-                     "ratio", rejection->ratio, "low", rejection->low, "high", rejection->high,
-                     "time", (json_int_t)rejection->time);
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:i, s:I}",
+                     "kernel", json_id(&rejection->kernel), "name",
+                     json_text(rejection->kernel_name), "readable", json_text(readable), "hardware",
+                     json_id(&rejection->hardware), "signature", json_id(&rejection->signature),
+                     "maker", json_text(rejection->maker), "gate", json_text(rejection->gate),
+                     "reason", json_text(rejection->reason), "candidate",
+                     json_id(&rejection->candidate), "ratio", rejection->ratio, "low",
+                     rejection->low, "high", rejection->high, "driver_version",
+                     rejection->driver_version, "time", (json_int_t)rejection->time);
 }
 
 json_t *json_job(const struct kg_job_note *job)

@@ -471,16 +471,39 @@ void variants_open(void)
     pthread_mutex_unlock(&opening);
 }
 
-static bool seen(void *self, const struct kg_variant *variant)
+/* What the open snapshot says of a kernel's table. */
+struct comparison {
+    const struct swap *swap;
+    bool any;      /* it has variants of the kernel */
+    uint32_t good; /* entries, as bits, that it has too, or a faster one for their signature */
+};
+
+static bool compare(void *self, const struct kg_variant *variant)
 {
-    *(bool *)self = true;
-    return false;
+    struct comparison *c = self;
+    struct kg_id theirs, ours;
+    c->any = true;
+    signature_id(&variant->signature, &theirs);
+    for (uint32_t i = 0; c->swap && i < c->swap->count; i++) {
+        const struct swap_entry *entry = &c->swap->entries[i];
+        signature_id(&entry->signature, &ours);
+        if (id_equal(&entry->variant, &variant->id) ||
+            (id_equal(&ours, &theirs) && variant->ratio > entry->ratio))
+            c->good |= 1u << i;
+    }
+    return true;
 }
 
-static bool has_variants(const struct kernel *kernel)
+/* Whether the open snapshot has variants of the kernel. One in use that was withdrawn goes at once:
+ * that needs no safe point, as loading does. */
+static bool has_variants(struct kernel *kernel)
 {
-    bool any = false;
-    return snapshot_each(snapshot, &kernel->model.id, seen, &any) == KG_OK && any;
+    struct comparison c = {.swap = atomic_load_explicit(&kernel->swap, memory_order_acquire)};
+    if (snapshot_each(snapshot, &kernel->model.id, compare, &c) != KG_OK || !c.any)
+        return false;
+    if (c.swap && c.good != (1u << c.swap->count) - 1)
+        none_left(kernel);
+    return true;
 }
 
 /* Locked. Kernels that the open snapshot may have variants for begin to wait for a safe point. */
@@ -499,7 +522,7 @@ static void find_waiting(void)
             kernel_identify(k);
         }
         if (!in_snapshot(k) || !has_variants(k)) {
-            none_left(k); /* an older snapshot's variant was withdrawn: that needs no safe point */
+            none_left(k);
             k->snapshot_generation = generation;
             continue;
         }

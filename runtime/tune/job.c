@@ -148,10 +148,14 @@ static bool match_variant(void *self, const struct kg_variant *v, bool best)
     return !search->found && !search->suspended;
 }
 
+/* A candidate that was too slow under another driver gets another chance. */
 static bool match_rejection(void *self, const struct kg_rejection *r)
 {
     struct search *search = self;
     const struct job *job = &search->work->job;
+    if (search->blob && !strcmp(r->gate, "time") &&
+        r->driver_version != job->capture.hardware.driver_version)
+        return true;
     search->found +=
         id_equal(&r->hardware, &job->hardware) && id_equal(&r->kernel, &job->model.id) &&
         id_equal(&r->signature, &job->signature_key) && !strcmp(r->maker, search->maker) &&
@@ -190,6 +194,8 @@ static kg_status analyse(void *self)
         status = store_each_variant(job->store, match_variant, &search);
     if (search.suspended)
         status = store_demote(job->store, &search.suspect, "a process that used it died");
+    if (search.suspended && status == KG_OK)
+        status = snapshot_make(job->store, job->dir, &job->hardware);
     if (search.found)
         work->over = "has a verified variant already";
     return status;
@@ -310,6 +316,7 @@ static void put_rejection(struct work *work, const char *step)
     struct kg_rejection r = {.hardware = job->hardware,
                              .kernel = job->model.id,
                              .signature = job->signature_key,
+                             .driver_version = job->capture.hardware.driver_version,
                              .time = (uint64_t)time(NULL)};
     if (about_candidate(verdict->status))
         r.candidate = work->blob; /* else it may be tried again */

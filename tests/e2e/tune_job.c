@@ -141,6 +141,12 @@ static bool each_rejection(void *self, const struct kg_rejection *r)
     return true;
 }
 
+static bool first_rejection(void *self, const struct kg_rejection *r)
+{
+    *(struct kg_rejection *)self = *r;
+    return false;
+}
+
 static bool each_job(void *self, const struct kg_job_note *j)
 {
     struct found *found = self;
@@ -211,6 +217,42 @@ static void refused(void)
     CHECK(found.variants == 1 && found.rejections <= HOSTILE + 2);
 }
 
+/* A driver that changes may change which one is faster: what the clock alone refused is timed
+ * again, once; what was wrong stays refused. */
+static void timed_anew(void)
+{
+    static const struct reply slow = {
+        "slow", "time", "n", "2 * x[i] + 1",
+        "for (int k = 0; k < n % 2 + 1500; k++) if (y[i] == k + 0.5f) y[i] = 0;"};
+    struct found found;
+    struct store *store;
+    struct kg_rejection timed = {.driver_version = 0};
+    fresh();
+    put_reply(&slow);
+    spool();
+    CHECK(work(NULL) == 0);
+    for (int round = 0; round < 2; round++) { /* at first as it was left, then as of another */
+        uint64_t time = timed.time;
+        if (!CHECK(store_open(in_dir("cache"), false, &store) == KG_OK))
+            return;
+        CHECK(store_each_rejection(store, first_rejection, &timed) == KG_OK);
+        CHECK(!strcmp(timed.gate, "time") && timed.driver_version == hardware.driver_version);
+        CHECK(!round || timed.time == time);
+        timed.time = 1;
+        timed.driver_version -= round;
+        CHECK(store_put_rejection(store, &timed) == KG_OK);
+        store_close(store);
+        spool();
+        CHECK(work(NULL) == 0);
+    }
+    look(&found);
+    CHECK(!found.variants && found.rejections == 1);
+    CHECK(store_open(in_dir("cache"), true, &store) == KG_OK);
+    CHECK(store_each_rejection(store, first_rejection, &timed) == KG_OK);
+    CHECK(timed.driver_version == hardware.driver_version && timed.time > 1);
+    store_close(store);
+}
+
 static void killed(void)
 {
     static const char *const steps[] = {"open",  "analyse", "generate", "compile",
@@ -269,6 +311,7 @@ int main(int argc, char **argv)
     setenv("KGENRT_REPEATS", "3", 0);
     published();
     refused();
+    timed_anew();
     killed();
     killed_at_random();
     shell("rm -rf %s", "");

@@ -154,7 +154,10 @@ static void forged_signature(void)
 
 static void others(void)
 {
-    struct kg_rejection rejection = {.gate = "memory", .reason = "writes past the end", .time = 5},
+    struct kg_rejection rejection = {.gate = "memory",
+                                     .reason = "writes past the end",
+                                     .driver_version = 13000,
+                                     .time = 5},
                         rejection2;
     struct kg_job_note job = {.state = "verify", .detail = "gate 4"}, job2;
     struct kg_kernel_note kernel = {.name = "k", .program = "/bin/app", .app_ns = NAN}, kernel2;
@@ -163,6 +166,15 @@ static void others(void)
     CHECK(rejection_pack(&rejection, &record) == KG_OK &&
           rejection_parse(record.data, record.size, &rejection2) == KG_OK);
     CHECK(!strcmp(rejection.reason, rejection2.reason) && rejection2.time == 5);
+    CHECK(rejection2.driver_version == 13000);
+    /* The version before had no driver version at its end. */
+    struct kg_bytes old = {malloc(record.size), record.size - 4};
+    memcpy(old.data, record.data, old.size);
+    old.data[8] = 1;
+    reseal(&old);
+    CHECK(rejection_parse(old.data, old.size, &rejection2) == KG_OK);
+    CHECK(rejection2.time == 5 && !rejection2.driver_version);
+    free(old.data);
     /* A record of one kind is not read as another. */
     CHECK(job_note_parse(record.data, record.size, &job2) == KG_CORRUPT);
     bytes_free(&record);

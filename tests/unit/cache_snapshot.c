@@ -54,7 +54,7 @@ static void content(struct store *store)
     struct kg_bytes code;
     struct kg_id current, kernel = id_of("one"), none = id_of("none");
     struct kg_id best = put(store, "one", 64, "fast code", 1.5);
-    put(store, "one", 64, "slow code", 1.1);
+    struct kg_id next = put(store, "one", 64, "slow code", 1.1);
     put(store, "one", 128, "other size", 1.3);
     put(store, "two", 64, "of another kernel", 1.3);
     CHECK(snapshot_open(dir, &hardware, &snapshot) == KG_NOT_FOUND && !snapshot);
@@ -79,8 +79,9 @@ static void content(struct store *store)
     struct kg_id evidence;
     CHECK(store_put_blob(store, "evidence", 8, &evidence) == KG_OK);
     CHECK(snapshot_blob(snapshot, &evidence, &code) == KG_NOT_FOUND); /* not the app's business */
-    /* The best is demoted: the old snapshot still has it, the next one does not. */
+    /* Both of one signature are demoted: the old snapshot still has one, the next has none. */
     CHECK(store_demote(store, &best, "test") == KG_OK);
+    CHECK(store_demote(store, &next, "test") == KG_OK);
     CHECK(snapshot_make(store, dir, &hardware) == KG_OK);
     kernel = id_of("one");
     seen = (struct seen){0};

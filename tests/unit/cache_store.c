@@ -10,6 +10,7 @@ static const char *dir;
 
 struct seen {
     unsigned count, best;
+    double best_ratio;
     struct kg_id best_id;
 };
 
@@ -18,8 +19,10 @@ static bool see(void *self, const struct kg_variant *variant, bool best)
     struct seen *seen = self;
     seen->count++;
     seen->best += best;
-    if (best)
+    if (best) {
         seen->best_id = variant->id;
+        seen->best_ratio = variant->ratio;
+    }
     return true;
 }
 
@@ -40,6 +43,21 @@ static bool see_rejection(void *self, const struct kg_rejection *rejection)
     return false;
 }
 
+/* What was verified under an older driver neither keeps a newer one from being the best, nor
+ * follows it. */
+static void another_driver(struct store *store)
+{
+    struct kg_variant newer = fixture_variant("kernel", 64, 1.1);
+    struct seen seen = {0};
+    bool is_best = false;
+    newer.driver_version = 13010;
+    CHECK(store_put_blob(store, "e", 1, &newer.code) == KG_OK);
+    variant_identify(&newer);
+    CHECK(store_put_variant(store, &newer, &is_best) == KG_OK && is_best);
+    CHECK(store_demote(store, &newer.id, "wrong") == KG_OK);
+    CHECK(store_each_variant(store, see, &seen) == KG_OK && seen.count == 5 && !seen.best);
+}
+
 static void best(struct store *store)
 {
     struct seen seen = {0};
@@ -57,10 +75,18 @@ static void best(struct store *store)
     CHECK(store_demote(store, &second, "wrong in the app") == KG_OK);
     CHECK(store_demote(store, &(struct kg_id){{0}}, "x") == KG_NOT_FOUND);
     seen = (struct seen){0};
-    CHECK(store_each_variant(store, see, &seen) == KG_OK && seen.count == 4 && !seen.best);
+    CHECK(store_each_variant(store, see, &seen) == KG_OK && seen.count == 4 && seen.best == 1);
+    CHECK(seen.best_ratio == 1.5); /* the second best takes its place */
     CHECK(store_each_rejection(store, see_rejection, &rejection) == KG_OK);
     CHECK(!strcmp(rejection.gate, "demoted") && !strcmp(rejection.reason, "wrong in the app"));
+    for (int left = 2; left >= 0; left--) { /* and so on, but what was demoted never comes back */
+        CHECK(store_demote(store, &seen.best_id, "wrong, too") == KG_OK);
+        seen = (struct seen){0};
+        CHECK(store_each_variant(store, see, &seen) == KG_OK && seen.best == (left > 0));
+        CHECK(!left || seen.best_ratio == (left == 2 ? 1.5 : 1.2));
+    }
     put_variant(store, "c", 1.2, true);
+    another_driver(store);
 }
 
 static bool count_rejection(void *self, const struct kg_rejection *rejection)
@@ -146,7 +172,7 @@ static void reader(int wake)
     bool good = store_open(dir, true, &store) == KG_OK;
     good = good && store_each_variant(store, see, &seen) == KG_OK && !seen.count;
     good = good && write(wake, "r", 1) == 1 && read(wake, &byte, 1) == 1;
-    good = good && store_each_variant(store, see, &seen) == KG_OK && seen.count == 4;
+    good = good && store_each_variant(store, see, &seen) == KG_OK && seen.count == 5;
     good = good && store_put_blob(store, "x", 1, &seen.best_id) == KG_DENIED;
     store_close(store);
     _exit(!good);
@@ -208,7 +234,7 @@ static void damage(void)
     if (cursor)
         mdb_cursor_close(cursor);
     CHECK(!mdb_txn_commit(txn));
-    CHECK(store_each_variant(store, see, &seen) == KG_CORRUPT && seen.count == 3);
+    CHECK(store_each_variant(store, see, &seen) == KG_CORRUPT && seen.count == 4);
     store_close(store);
 }
 
