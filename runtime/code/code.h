@@ -105,4 +105,17 @@ kg_status ptx_facts_of(const char *ptx, struct ptx_facts *out, char *error, size
 kg_status ptx_facts_of_entry(const char *ptx, const char *entry, struct ptx_facts *out, char *error,
                              size_t error_size);
 
+/* Where one entry writes, as far as its PTX tells: never less than it does. */
+enum { ACCESS_WORDS = 512, ACCESS_GLOBALS = 16 };
+struct ptx_access {
+    /* a bit an 8-byte word of the packed parameters whose value leads to … */
+    uint64_t written[ACCESS_WORDS / 64]; /* … a write or atomic */
+    uint64_t cached[ACCESS_WORDS / 64];  /* … a read past the coherent cache (ld.global.nc) */
+    bool writes_unknown; /* also to addresses that no parameter or variable leads to */
+    uint32_t global_count;
+    char globals[ACCESS_GLOBALS][512]; /* variables of the module that it writes */
+};
+/* KG_LIMIT: too large or too twisted to tell. */
+kg_status ptx_access_of(const char *ptx, const char *entry, struct ptx_access *out);
+
 #endif

@@ -17,6 +17,7 @@ static const struct {
     HAZARD(UNDEFINED, unresolved_externs, "uses something that it does not define"),
     HAZARD(INDIRECT, unresolved_externs, "calls through a function pointer"),
     HAZARD(UNKNOWN, unresolved_externs, "has an instruction that is not known here"),
+    HAZARD(TEXTURE, unresolved_externs, "uses a texture or surface"),
     HAZARD(LAUNCHES, device_runtime, "calls the device runtime"),
     HAZARD(GRID_SYNC, device_runtime, "synchronizes the grid"),
     HAZARD(DEPENDENT, device_runtime, "takes part in programmatic dependent launch"),
@@ -97,7 +98,7 @@ static void read_body(const struct ptx_func *func, struct ptx_facts *out)
 static void global_use(void *self, enum taint_use kind, const struct taint *value)
 {
     struct reading *reading = self;
-    if (kind == TAINT_READ || !value->objects)
+    if (kind == TAINT_READ || kind == TAINT_READ_CACHED || !value->objects)
         return;
     const struct ptx_var *var = reading->globals[__builtin_ctzll(value->objects)];
     reading->out->writable_globals = true;

@@ -167,9 +167,10 @@ struct taint {
 };
 
 enum taint_use {
-    TAINT_READ,   /* address of a global or generic read */
-    TAINT_WRITE,  /* of a write or atomic */
-    TAINT_ESCAPE, /* goes where it cannot be followed: an unknown callee, memory */
+    TAINT_READ,        /* address of a global or generic read */
+    TAINT_READ_CACHED, /* of one past the coherent cache (ld.global.nc) */
+    TAINT_WRITE,       /* of a write or atomic */
+    TAINT_ESCAPE,      /* goes where it cannot be followed: an unknown callee, memory */
 };
 
 /* Follows all of needs, whose funcs[0] must be the entry if parameter words are asked for.

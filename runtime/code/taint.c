@@ -398,13 +398,20 @@ static void step(struct flow *flow, const struct ptx_instr *instr)
 
 /* ---- uses ---- */
 
-/* Accesses to these spaces tell nothing about pointers to global memory. */
+/* Accesses to these spaces tell nothing about pointers to global memory. Of asynchronous copies the
+ * space is that of what is written. */
 static bool other_space(const struct ptx_form *form)
 {
-    bool plain = form->op == PTX_OP_ld || form->op == PTX_OP_ldu || form->op == PTX_OP_st ||
-                 form->op == PTX_OP_atom || form->op == PTX_OP_red;
-    return plain && (form->space == PTX_SPACE_shared || form->space == PTX_SPACE_local ||
-                     form->space == PTX_SPACE_param);
+    return form->space == PTX_SPACE_shared || form->space == PTX_SPACE_local ||
+           form->space == PTX_SPACE_param || ptx_has(form, PTX_MOD_shared_cta) ||
+           ptx_has(form, PTX_MOD_shared_cluster);
+}
+
+/* Operations with two addresses: to where, and from where. */
+static bool is_copy(enum ptx_op op)
+{
+    return op == PTX_OP_cp_async || op == PTX_OP_cp_async_bulk ||
+           op == PTX_OP_cp_async_bulk_tensor || op == PTX_OP_cp_reduce_async_bulk;
 }
 
 static void report(struct flow *flow, enum taint_use kind, const struct taint *value)
@@ -417,15 +424,19 @@ static void report(struct flow *flow, enum taint_use kind, const struct taint *v
 
 static void use_addresses(struct flow *flow, const struct ptx_instr *instr)
 {
+    const struct ptx_form *form = instr->form;
     uint32_t effects = ptx_effects(instr);
-    if (effects & PTX_TEXTURE || other_space(instr->form))
+    bool copy = is_copy(form->op);
+    if (effects & PTX_TEXTURE || (other_space(form) && !copy))
         return;
-    enum taint_use kind = effects & (PTX_WRITES | PTX_WORST) ? TAINT_WRITE : TAINT_READ;
+    enum taint_use kind = effects & (PTX_WRITES | PTX_WORST) ? TAINT_WRITE
+                          : ptx_has(form, PTX_MOD_nc)        ? TAINT_READ_CACHED
+                                                             : TAINT_READ;
     for (unsigned i = 0; i < instr->operand_count; i++) {
         if (instr->operands[i].kind != PTX_ADDRESS)
             continue;
         struct taint base = value_of(flow, &instr->operands[i]);
-        report(flow, kind, &base);
+        report(flow, copy && i ? TAINT_READ : kind, &base);
     }
 }
 

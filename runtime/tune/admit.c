@@ -112,6 +112,74 @@ static kg_status admit_globals(const struct job *job, const struct candidate *ca
     return KG_OK;
 }
 
+static bool any_in(const uint64_t *a, const uint64_t *b, bool but)
+{
+    for (unsigned i = 0; i < ACCESS_WORDS / 64; i++)
+        if (a[i] & (but ? ~b[i] : b[i]))
+            return true;
+    return false;
+}
+
+static bool has_bit(const uint64_t *words, uint32_t offset)
+{
+    return offset / 512 < ACCESS_WORDS / 64 && words[offset / 512] >> (offset / 8 % 64) & 1;
+}
+
+/* Index among the added parameters of the variable's address, or -1. */
+static int added_index(const struct candidate *candidate, const char *global)
+{
+    for (uint32_t i = 0; i < candidate->global_count; i++)
+        if (!strcmp(candidate->globals[i], global))
+            return (int)i;
+    return -1;
+}
+
+/* Every variable that the original writes is written by the variant too: that it held the same
+ * value in the capture does not show in a replay. allowed: gets the added parameters' words. */
+static kg_status admit_written_globals(const struct job *job, const struct candidate *candidate,
+                                       const struct ptx_facts *facts,
+                                       const struct ptx_access *original,
+                                       const struct ptx_access *is, uint64_t *allowed,
+                                       struct verdict *out)
+{
+    for (uint32_t i = 0; i < original->global_count; i++) {
+        int added = added_index(candidate, original->globals[i]);
+        uint32_t offset =
+            added < 0 ? 0 : facts->params[job->model.param_count + (uint32_t)added].offset;
+        if (added < 0 || !has_bit(is->written, offset))
+            return refuse(out, "the original writes its variable %.200s, the variant does not",
+                          original->globals[i]);
+        allowed[offset / 512] |= 1ull << (offset / 8 % 64);
+    }
+    return KG_OK;
+}
+
+/* The variant writes through the parameters through which the original writes, and no others: what
+ * it changes and changes back, others may see meanwhile. */
+static kg_status admit_writes(const struct job *job, const struct candidate *candidate,
+                              const struct ptx_facts *facts, struct verdict *out)
+{
+    struct ptx_access original, is;
+    uint64_t allowed[ACCESS_WORDS / 64];
+    if (!job->image.ptx.size)
+        return KG_OK; /* such kernels are not eligible; tests have some */
+    if (ptx_access_of((const char *)job->image.ptx.data, job->capture.entry, &original) != KG_OK ||
+        ptx_access_of(candidate->ptx, candidate->entry, &is) != KG_OK)
+        return refuse(out, "the PTX is too large or too twisted to tell where it writes");
+    if (any_in(is.cached, is.written, false))
+        return refuse(out, "the variant loads past the coherent cache (ld.global.nc) what it "
+                           "writes itself");
+    if (is.writes_unknown && !original.writes_unknown)
+        return refuse(out, "the variant writes to addresses that come from no parameter, the "
+                           "original does not");
+    memcpy(allowed, original.written, sizeof allowed);
+    kg_status status = admit_written_globals(job, candidate, facts, &original, &is, allowed, out);
+    if (status == KG_OK && any_in(is.written, allowed, true))
+        return refuse(out, "the variant writes through a parameter through which the original "
+                           "only reads");
+    return status;
+}
+
 /* What holds on every device; the replay child asks the device itself. */
 static kg_status admit_launch(const struct kg_launch *launch, struct verdict *out)
 {
@@ -150,5 +218,7 @@ kg_status admit(struct job *job, const struct candidate *candidate, struct verdi
         status = admit_globals(job, candidate, out);
     if (status == KG_OK)
         status = admit_params(job, candidate, &facts, out);
+    if (status == KG_OK)
+        status = admit_writes(job, candidate, &facts, out);
     return status == KG_OK ? admit_launch(&candidate->launch, out) : status;
 }

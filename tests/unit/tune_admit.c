@@ -124,8 +124,58 @@ static void neighbours(void)
     expect((struct test){.ptx = ORIGINAL_PTX(""), .original = module});
 }
 
+#define LOAD_A "\tld.param.u64 %rd1, [k_0];\n\tcvta.to.global.u64 %rd2, %rd1;\n"
+#define STORE_A "\tst.global.f32 [%rd2+4], %f1;\n"
+#define WITH_TABLE(body)                                                                           \
+    HEAD ".visible .entry k(\n\t.param .u64 k_0,\n\t.param .u32 k_1,\n\t.param .u64 k_2\n)\n{\n"   \
+         "\t.reg .b64 %rd<9>;\n\t.reg .f32 %f<9>;\n\t.reg .b32 %r<9>;\n" body "\tret;\n}\n"
+
+/* Where a variant writes: only where the original does, and to each variable that it writes. */
+static void writes(void)
+{
+    const char *reader = ORIGINAL_PTX(LOAD_A "\tld.global.f32 %f1, [%rd2];\n"),
+               *writer = ORIGINAL_PTX(LOAD_A STORE_A);
+    expect((struct test){.ptx = reader, .original = reader});
+    expect((struct test){.ptx = writer, .original = writer});
+    expect((struct test){.ptx = writer, .original = reader, .words = "only reads"});
+    expect((struct test){.ptx = ORIGINAL_PTX(LOAD_A "\tdiscard.global.L2 [%rd2], 128;\n"),
+                         .original = reader,
+                         .words = "only reads"});
+    expect((struct test){.ptx = ORIGINAL_PTX(LOAD_A "\tld.global.nc.f32 %f1, [%rd2];\n" STORE_A),
+                         .original = writer,
+                         .words = "what it writes itself"});
+    expect((struct test){.ptx = ORIGINAL_PTX("\tmov.u64 %rd1, 4096;\n\tst.f32 [%rd1], %f1;\n"),
+                         .original = writer,
+                         .words = "come from no parameter"});
+    expect((struct test){.ptx = ORIGINAL_PTX("\t.shared .align 16 .b8 s[64];\n\tmov.u64 %rd1, s;\n"
+                                             "\tcvta.shared.u64 %rd2, %rd1;\n"
+                                             "\tst.f32 [%rd2], %f1;\n"
+                                             "\tst.shared.f32 [%rd1], %f1;\n"),
+                         .original = reader});
+    expect((struct test){.ptx = ORIGINAL_PTX(LOAD_A "\t.shared .align 16 .b8 s[64];\n"
+                                                    "\tmov.u32 %r1, s;\n\tcp.async.ca.shared."
+                                                    "global [%r1], [%rd2], 16;\n"),
+                         .original = reader});
+    const char *table = HEAD ".visible .global .align 4 .b32 table;\n.visible .entry k(\n\t.param "
+                             ".u64 k_0,\n\t.param .u32 k_1\n)\n{\n\tst.global.u32 [table], 1;\n"
+                             "\tret;\n}\n";
+    const char *table_read = HEAD ".visible .global .align 4 .b32 table;\n.visible .entry k(\n"
+                                  "\t.param .u64 k_0,\n\t.param .u32 k_1\n)\n{\n\t.reg .b32 "
+                                  "%r<3>;\n\tld.global.u32 %r1, [table];\n\tret;\n}\n";
+    const char *added = WITH_TABLE("\tld.param.u64 %rd1, [k_2];\n\tst.u32 [%rd1], %r1;\n");
+    expect((struct test){.ptx = reader, .original = table, .words = "writes its variable table"});
+    expect((struct test){.ptx = WITH_TABLE(""),
+                         .original = table,
+                         .global = "table",
+                         .words = "writes its variable table"});
+    expect((struct test){.ptx = added, .original = table, .global = "table"});
+    expect((struct test){
+        .ptx = added, .original = table_read, .global = "table", .words = "only reads"});
+}
+
 int main(void)
 {
+    writes();
     constructs();
     neighbours();
     shapes();
