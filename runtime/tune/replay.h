@@ -148,6 +148,7 @@ struct trial {
     uint64_t seeds[4]; /* slack and written set, poison 1, poison 2, everything else */
     double wall_ns;    /* of the original's first launch, with its waiting */
     size_t written_bytes, poisoned_bytes;
+    bool sensitive;         /* a small change of an input changes the original's result */
     char launch_error[256]; /* of the variant's first launches; empty: none */
     size_t poison_at;       /* where the two poisoned runs differ; memory->total: nowhere */
     size_t timed_at;        /* where a timed launch's result was wrong; memory->total: nowhere */
@@ -165,6 +166,13 @@ kg_status trial_launch(struct trial *trial, enum side side, const unsigned char 
                        unsigned char *out);
 /* Which bytes the original writes, and which of them may be poisoned. */
 kg_status written_find(struct trial *trial);
+/* Captured memory with a small change that the original survives: number `index` of them, or *end.
+ */
+kg_status written_change(const struct trial *trial, unsigned index, unsigned char *image,
+                         bool *end);
+/* Gates: the result does not depend on what stood in the outputs, and is right on other inputs. */
+kg_status gate_stale(struct trial *trial);
+kg_status gate_inputs(struct trial *trial);
 /* Times both sides, cold and warm, and checks results of timed launches. */
 kg_status timing_run(struct trial *trial);
 /* The verdict over both timings. */

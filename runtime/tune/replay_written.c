@@ -204,6 +204,7 @@ static kg_status find_pure(struct search *search)
     bool good = false;
     choose(search, -1);
     kg_status status = poisonable(search, &good);
+    search->trial->sensitive |= !good; /* it works in place */
     if (status != KG_OK || good || search->group_count < 2)
         goto done;
     bool *alone = calloc(search->group_count, sizeof *alone);
@@ -238,9 +239,14 @@ static kg_status probe(struct search *search, const struct group *group)
     if (!memcmp(memory->work, memory->pristine, memory->total))
         return KG_OK; /* all of it changes anyway, or is slack */
     kg_status status = trial_launch(search->trial, ORIGINAL, memory->work, memory->other);
-    if (status == KG_OK)
-        touch_changed(search, memory->work, memory->other, group->from, group->to);
-    return status;
+    if (status != KG_OK)
+        return status;
+    touch_changed(search, memory->work, memory->other, group->from, group->to);
+    search->trial->sensitive |=
+        first_difference(memory->other, memory->result, NULL, 0, group->from) < group->from ||
+        first_difference(memory->other, memory->result, NULL, group->to, memory->total) <
+            memory->total;
+    return KG_OK;
 }
 
 static kg_status search_run(struct search *search)
@@ -275,4 +281,22 @@ kg_status written_find(struct trial *trial)
     free(search.touched);
     free(search.groups);
     return status;
+}
+
+kg_status written_change(const struct trial *trial, unsigned index, unsigned char *image, bool *end)
+{
+    struct replay_memory *memory = trial->memory;
+    struct search search = {.memory = memory, .touched = memory->written};
+    kg_status status = make_groups(&search);
+    if (status != KG_OK)
+        return status;
+    memcpy(image, memory->pristine, memory->total);
+    *end = index > search.group_count;
+    const struct group *group = &search.groups[index];
+    if (index < search.group_count && !group->global)
+        nudge(&search, image, group->from, group->to, false);
+    if (index == search.group_count) /* what is written, all together: see find_pure */
+        nudge(&search, image, 0, memory->total, true);
+    free(search.groups);
+    return KG_OK;
 }

@@ -160,8 +160,33 @@ static const struct replay_extent *extent_of(const struct replay_memory *memory,
     return NULL;
 }
 
+/* Bytes that the result may depend on: captured, but for what is only written. */
+static bool has_inputs(const struct replay_memory *memory)
+{
+    for (size_t i = 0; i < memory->total; i++)
+        if (!memory->slack[i] && !(memory->written[i] && memory->poisoned[i]))
+            return true;
+    return false;
+}
+
+/* Puts into `other` the expected image with the same 16 bytes everywhere, those that come first. */
+static void one_constant(struct replay_memory *memory)
+{
+    unsigned char value[16] = {0};
+    bool known[16] = {false};
+    memcpy(memory->other, memory->first, memory->total);
+    for (size_t i = 0; i < memory->total; i++) {
+        if (!memory->written[i])
+            continue;
+        if (!known[i % 16])
+            value[i % 16] = memory->first[i];
+        known[i % 16] = true;
+        memory->other[i] = value[i % 16];
+    }
+}
+
 /* Null candidates must be refused by the comparison that the variant will meet, on these inputs:
- * one that does nothing, one that writes zeros, one that copies an input. */
+ * one that does nothing, one that writes zeros or one constant, one that copies an input. */
 static kg_status gate_vacuity(struct trial *trial)
 {
     struct replay_memory *memory = trial->memory;
@@ -178,6 +203,11 @@ static kg_status gate_vacuity(struct trial *trial)
     if (passes(trial))
         return because(trial, KG_NOT_ELIGIBLE,
                        "unverifiable: on these inputs a kernel that writes zeros would pass");
+    one_constant(memory);
+    if (!trial->sensitive && has_inputs(memory) && passes(trial))
+        return because(
+            trial, KG_NOT_ELIGIBLE,
+            "unverifiable: on these inputs a kernel that writes one constant would pass");
     for (uint32_t t = 0; t < capture->region_count; t++)
         for (uint32_t s = 0; s < capture->region_count; s++) {
             const struct capture_region *source = &capture->regions[s],
@@ -367,7 +397,8 @@ static const struct gate {
     {"admission", gate_footprint, false}, {"fault", gate_fault, false},
     {"deadline", gate_deadline, false},   {"poison", gate_poison, false},
     {"memory", gate_memory, false},       {"compare", gate_compare, false},
-    {"repeat", gate_repeat, false},       {"time", gate_time, false},
+    {"repeat", gate_repeat, false},       {"stale", gate_stale, false},
+    {"inputs", gate_inputs, false},       {"time", gate_time, false},
     {"timed", gate_timed, false},
 };
 
