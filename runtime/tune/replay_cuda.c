@@ -33,7 +33,23 @@ struct cuda {
     size_t flush_bytes;
     unsigned char flush_value;
     unsigned char *kept_host; /* where the device has no room for `kept` */
+    CUfunction dirty;         /* fills shared memory; NULL: not to be had */
+    unsigned dirty_blocks, dirty_bytes, dirty_turn;
 };
+
+/* Shared memory keeps what the block before left there, and in a fresh process that is zeros, in
+ * the app it is anything: a variant that reads it before it writes must not find zeros in a replay.
+ */
+static const char dirty_ptx[] =
+    ".version 6.0\n.target sm_50\n.address_size 64\n"
+    ".extern .shared .align 16 .b8 all[];\n"
+    ".visible .entry dirty(.param .u32 bytes, .param .u32 value)\n{\n"
+    "\t.reg .pred %p<2>;\n\t.reg .b32 %r<7>;\n"
+    "\tld.param.u32 %r1, [bytes];\n\tld.param.u32 %r2, [value];\n"
+    "\tmov.u32 %r3, %tid.x;\n\tshl.b32 %r3, %r3, 2;\n"
+    "\tmov.u32 %r4, %ntid.x;\n\tshl.b32 %r4, %r4, 2;\n\tmov.u32 %r5, all;\n"
+    "more:\n\tsetp.ge.u32 %p1, %r3, %r1;\n\t@%p1 ret;\n\tadd.u32 %r6, %r5, %r3;\n"
+    "\tst.volatile.shared.u32 [%r6], %r2;\n\tadd.u32 %r3, %r3, %r4;\n\tbra more;\n}\n";
 
 static kg_status fail(struct cuda *cuda, CUresult result, const char *what)
 {
@@ -76,9 +92,21 @@ static CUresult enqueue(struct cuda *cuda, enum side side)
                                NULL);
 }
 
+/* NaN, small and large numbers by turns. */
+static CUresult make_dirty(struct cuda *cuda)
+{
+    static const uint32_t values[] = {0xffffffff, 0xa5a5a5a5, 0x7f7f7f7f};
+    uint32_t value = values[cuda->dirty_turn++ % 3], bytes = cuda->dirty_bytes;
+    void *params[] = {&bytes, &value};
+    return real.cuLaunchKernel(cuda->dirty, cuda->dirty_blocks, 1, 1, 256, 1, 1, bytes,
+                               cuda->stream, params, NULL);
+}
+
 static kg_status cuda_launch(struct replay_device *device, enum side side)
 {
     struct cuda *cuda = (struct cuda *)device;
+    if (side == VARIANT && cuda->dirty)
+        TRY("filling shared memory", make_dirty(cuda));
     TRY("launch", enqueue(cuda, side));
     TRY("launch", real.cuStreamSynchronize(cuda->stream));
     return KG_OK;
@@ -402,6 +430,26 @@ static kg_status bind_params(struct cuda *cuda)
     return KG_OK;
 }
 
+/* All that a block may have, in so many blocks that each multiprocessor gets some. The software GPU
+ * does this by itself. */
+static void load_dirty(struct cuda *cuda)
+{
+    CUmodule module;
+    CUfunction function;
+    bool soft = cuda->device.exact_clock;
+    int processors = attribute(cuda, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    cuda->dirty_bytes = soft ? 1024 : cuda->device.shared_limit & ~3u;
+    cuda->dirty_blocks = soft || processors < 1 ? 1 : 2 * (unsigned)processors;
+    if (real.cuModuleLoadData(&module, dirty_ptx) != CUDA_SUCCESS ||
+        real.cuModuleGetFunction(&function, module, "dirty") != CUDA_SUCCESS ||
+        (cuda->dirty_bytes > 48 << 10 &&
+         real.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                 (int)cuda->dirty_bytes) != CUDA_SUCCESS))
+        log_line(KG_INFO, "replay: shared memory cannot be filled before launches");
+    else
+        cuda->dirty = function;
+}
+
 static kg_status make_clock(struct cuda *cuda)
 {
     TRY("stream", real.cuStreamCreate(&cuda->stream, CU_STREAM_NON_BLOCKING));
@@ -456,6 +504,8 @@ static kg_status open_all(struct cuda *cuda, const struct kg_bytes *code)
         return status;
     if (code && load(cuda, VARIANT, code->data, cuda->request->entry) != KG_OK)
         return KG_REFUSED; /* the candidate's own fault, unlike all else here */
+    if (code)
+        load_dirty(cuda);
     return make_clock(cuda);
 }
 

@@ -69,9 +69,9 @@ void block_begin(struct block *block, uint64_t number)
     block->ctaid[2] = (uint32_t)(number / grid->x / grid->y);
     block->live = block->lane_count = launch->lane_count;
     memset(block->arrived, 0, sizeof block->arrived);
-    /* shared memory starts dirty: a kernel that relies on zeros shall be seen to be wrong */
-    memset(block->shared, 0xA5, launch->shared_bytes);
-    memset(block->local, 0, (size_t)launch->local_bytes * launch->lane_count);
+    /* memory starts dirty: a kernel that relies on zeros shall be seen to be wrong */
+    memset(block->shared, launch->dirt, launch->shared_bytes);
+    memset(block->local, launch->dirt, (size_t)launch->local_bytes * launch->lane_count);
     for (uint32_t i = 0; i < block->lane_count; i++) {
         struct lane *lane = &block->lanes[i];
         lane->block = block;
