@@ -64,11 +64,20 @@ kg_status file_read(const char *path, size_t limit, struct kg_bytes *out)
     return status;
 }
 
+static ssize_t put_once(int fd, const unsigned char *data, size_t size)
+{
+    struct kg_quiet quiet;
+    quiet_begin(&quiet);
+    ssize_t done = write(fd, data, size);
+    quiet_end(&quiet);
+    return done;
+}
+
 bool write_all(int fd, const void *data, size_t size)
 {
     const unsigned char *at = data;
     while (size) {
-        ssize_t done = write(fd, at, size);
+        ssize_t done = put_once(fd, at, size);
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0)

@@ -6,6 +6,7 @@
 #ifndef KGENRT_H
 #define KGENRT_H
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -117,6 +118,17 @@ struct kg_signature {
     struct kg_pointer *pointers;
     struct kg_overlap *overlaps;
 };
+
+/* ---- writing in a stranger's process ----------------------------------------------------------
+ */
+
+/* Between the two, a write to a closed pipe or beyond a limit of sizes fails, and is no signal. */
+struct kg_quiet {
+    sigset_t before, ours;
+    bool blocked;
+};
+void quiet_begin(struct kg_quiet *quiet);
+void quiet_end(const struct kg_quiet *quiet);
 
 /* ---- options --------------------------------------------------------------------------------- */
 

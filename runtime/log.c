@@ -37,11 +37,15 @@ bool log_wanted(enum kg_level level)
 static void emit(const char *line, size_t length)
 {
     const char *path = options()->log_file;
-    int fd = *path ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600) : STDERR_FILENO;
+    const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK; /* of a FIFO */
+    int fd = *path ? open(path, flags, 0600) : STDERR_FILENO;
+    struct kg_quiet quiet;
     if (fd < 0)
         return;
+    quiet_begin(&quiet);
     while (write(fd, line, length) < 0 && errno == EINTR)
         ;
+    quiet_end(&quiet);
     if (fd != STDERR_FILENO)
         close(fd);
 }

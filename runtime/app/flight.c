@@ -116,9 +116,12 @@ static bool ready(void)
 static bool put_at(const void *data, size_t size, off_t at)
 {
     ssize_t done;
+    struct kg_quiet quiet;
+    quiet_begin(&quiet);
     do
         done = pwrite(flight.fd, data, size, at);
     while (done < 0 && errno == EINTR);
+    quiet_end(&quiet);
     return done == (ssize_t)size;
 }
 
