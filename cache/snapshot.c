@@ -9,19 +9,24 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { HEX = KG_ID_TEXT - 1, CHUNK = 1 << 16 };
 static const off_t most_file = (off_t)4 << 30;
+static const off_t most_copy = (off_t)64 << 20; /* of a snapshot in memory */
 
 struct snapshot {
     MDB_env *env;
     MDB_dbi databases[SNAPSHOT_DATABASES];
     struct kg_id hardware, id;
     size_t kernels;
+    struct stat file; /* what LMDB's descriptor stands for */
 };
 
 /* ---- which one is current -------------------------------------------------------------------- */
@@ -98,9 +103,7 @@ static kg_status check_file(int fd, const char *path, const struct kg_id *digest
     struct kg_id got;
     if (fstat(fd, info) || !S_ISREG(info->st_mode) || info->st_size > most_file)
         return KG_IO;
-    kg_status status = file_trusted(fd, path);
-    if (status == KG_OK)
-        status = snapshot_digest(fd, &got);
+    kg_status status = snapshot_digest(fd, &got);
     if (status == KG_OK && !id_equal(&got, digest)) {
         log_line(KG_WARN, "%s: the snapshot is damaged; it is not used", path);
         status = KG_CORRUPT;
@@ -133,6 +136,7 @@ static bool same_file(MDB_env *env, const struct stat *checked)
 static kg_status map_file(struct snapshot *snapshot, const char *path, const struct stat *info)
 {
     int code = mdb_env_create(&snapshot->env);
+    snapshot->file = *info;
     if (!code)
         code = mdb_env_set_maxdbs(snapshot->env, SNAPSHOT_DATABASES);
     if (!code) /* not a byte beyond the file: touching it would be a SIGBUS */
@@ -140,11 +144,67 @@ static kg_status map_file(struct snapshot *snapshot, const char *path, const str
     if (!code)
         code = mdb_env_open(snapshot->env, path, MDB_RDONLY | MDB_NOLOCK | MDB_NOSUBDIR | MDB_NOTLS,
                             0600);
-    if (!code && !same_file(snapshot->env, info))
+    if (!code && !same_file(snapshot->env, info)) {
+        mdb_env_close(snapshot->env);
+        snapshot->env = NULL;
         return KG_CORRUPT;
+    }
     if (!code)
         code = open_databases(snapshot);
     return env_status(code, path);
+}
+
+static bool copy_all(int from, int to, off_t size)
+{
+    struct kg_quiet quiet; /* a limit on file sizes holds here too */
+    bool good = true;
+    quiet_begin(&quiet);
+    for (off_t at = 0; at < size && good;) {
+        ssize_t done = sendfile(to, from, &at, (size_t)(size - at));
+        good = done > 0 || (done < 0 && errno == EINTR);
+    }
+    quiet_end(&quiet);
+    return good;
+}
+
+/* Copies a small snapshot into memory that nobody can change any more, so that a file cut short
+ * later, or a disk that fails, is no SIGBUS in the app. -1: it is read where it is. */
+static int copy_open(int fd)
+{
+    struct stat info;
+    int copy = -1;
+    if (!fstat(fd, &info) && info.st_size <= most_copy)
+        copy = memfd_create("kgenrt-snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (copy < 0)
+        return -1;
+    if (copy_all(fd, copy, info.st_size) &&
+        !fcntl(copy, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+        return copy;
+    close(copy);
+    return -1;
+}
+
+/* Maps the file, or better its copy, once its digest is found right. */
+static kg_status open_checked(struct snapshot *snapshot, int fd, const char *path,
+                              const struct kg_id *digest)
+{
+    struct stat info;
+    char copied[32];
+    kg_status status = file_trusted(fd, path);
+    if (status != KG_OK)
+        return status;
+    int copy = copy_open(fd);
+    if (copy >= 0) {
+        snprintf(copied, sizeof copied, "/proc/self/fd/%d", copy);
+        bool there = !access(copied, R_OK); /* not where /proc is not mounted */
+        if (there && (status = check_file(copy, path, digest, &info)) == KG_OK)
+            status = map_file(snapshot, copied, &info);
+        close(copy);
+        if (there)
+            return status;
+    }
+    status = check_file(fd, path, digest, &info);
+    return status == KG_OK ? map_file(snapshot, path, &info) : status;
 }
 
 /* Calls row for each pair of best under the prefix; a missing transaction is the only failure. */
@@ -189,15 +249,12 @@ static bool count_kernel(void *self, const MDB_val *key, const MDB_val *value)
 kg_status snapshot_open_file(const char *path, const struct kg_id *hardware,
                              const struct kg_id *digest, struct snapshot **out)
 {
-    struct stat info;
     *out = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return errno == ENOENT ? KG_NOT_FOUND : KG_IO;
     struct snapshot *snapshot = calloc(1, sizeof *snapshot);
-    kg_status status = snapshot ? check_file(fd, path, digest, &info) : KG_NO_MEMORY;
-    if (status == KG_OK)
-        status = map_file(snapshot, path, &info);
+    kg_status status = snapshot ? open_checked(snapshot, fd, path, digest) : KG_NO_MEMORY;
     close(fd);
     if (status == KG_OK) {
         struct kernel_count kernels = {.count = 0};
@@ -254,9 +311,13 @@ kg_status snapshot_open(const char *dir, const struct kg_id *hardware, struct sn
 
 void snapshot_close(struct snapshot *snapshot)
 {
+    int fd = -1;
     if (!snapshot)
         return;
-    if (snapshot->env)
+    /* LMDB closes its descriptor by number: an app that has closed all descriptors may have a file
+     * of its own there by now. Then the map stays. */
+    bool opened = snapshot->env && !mdb_env_get_fd(snapshot->env, &fd) && fd >= 0;
+    if (snapshot->env && (!opened || same_file(snapshot->env, &snapshot->file)))
         mdb_env_close(snapshot->env);
     free(snapshot);
 }

@@ -3,7 +3,9 @@
 #include "cache_fixture.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 static const char *dir;
 static struct kg_id hardware;
@@ -154,6 +156,57 @@ static void damage(void)
     bytes_free(&file);
 }
 
+/* The file is cut short under an open snapshot: all of it can be read still, and no SIGBUS. */
+static void cut_while_open(void)
+{
+    char path[KG_PATH];
+    struct kg_bytes file, code = {0};
+    struct snapshot *snapshot;
+    struct seen seen = {0};
+    struct kg_id kernel = id_of("two");
+    path_of_current(path);
+    if (!CHECK(file_read(path, 64 << 20, &file) == KG_OK) ||
+        !CHECK(snapshot_open(dir, &hardware, &snapshot) == KG_OK))
+        return;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (!pid) {
+        CHECK(!truncate(path, 0));
+        CHECK(snapshot_each(snapshot, &kernel, see, &seen) == KG_OK && seen.count == 1);
+        CHECK(snapshot_blob(snapshot, &seen.code, &code) == KG_OK && code.size);
+        _exit(test_failures != 0);
+    }
+    int status = -1;
+    CHECK(waitpid(pid, &status, 0) == pid && !status);
+    snapshot_close(snapshot);
+    CHECK(file_write(path, file.data, file.size, 0600) == KG_OK);
+    bytes_free(&file);
+}
+
+/* An app closes descriptors that it does not know, and opens files of its own: they stay open. */
+static void closed_by_the_app(void)
+{
+    struct snapshot *snapshot;
+    struct seen seen = {0};
+    struct kg_id kernel = id_of("two");
+    fflush(NULL);
+    pid_t pid = fork();
+    if (!pid) {
+        CHECK(snapshot_open(dir, &hardware, &snapshot) == KG_OK);
+        CHECK(!close_range(3, ~0u, 0));
+        int first = open("/dev/null", O_RDONLY), last = first;
+        for (int i = 0; i < 50; i++)
+            last = open("/dev/null", O_RDONLY);
+        CHECK(snapshot_each(snapshot, &kernel, see, &seen) == KG_OK && seen.count == 1);
+        snapshot_close(snapshot);
+        for (int fd = first; fd <= last; fd++)
+            CHECK(fcntl(fd, F_GETFD) >= 0);
+        _exit(test_failures != 0);
+    }
+    int status = -1;
+    CHECK(waitpid(pid, &status, 0) == pid && !status);
+}
+
 static void refusals(void)
 {
     char path[KG_PATH], folder[KG_PATH], key[KG_ID_TEXT];
@@ -200,6 +253,8 @@ int main(void)
     store_close(store);
     reader_writes_nothing();
     damage();
+    cut_while_open();
+    closed_by_the_app();
     refusals();
     return test_result();
 }
