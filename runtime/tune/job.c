@@ -421,8 +421,8 @@ static void finish(struct work *work, kg_status status, const char *failed)
         snprintf(detail, sizeof detail, "%u published, %u refused%s%.400s", work->published,
                  work->refused, work->over ? "; " : "", work->over ? work->over : "");
     else
-        snprintf(detail, sizeof detail, "%s: %s%s%.300s", failed, status_text(status),
-                 *work->verdict.reason ? ": " : "", work->verdict.reason);
+        snprintf(detail, sizeof detail, "%s: %.300s", failed,
+                 *work->verdict.reason ? work->verdict.reason : status_text(status));
     note(work, status == KG_OK ? "done" : "failed", detail);
     log_line(status == KG_OK ? KG_INFO : KG_WARN, "%s: %s",
              work->opened ? work->job.capture.entry : work->job.capture_path, detail);
