@@ -38,6 +38,47 @@ static void help(void)
     CHECK(cli_run(dir, "$K --version") == 0 && cli_says("kgenrt " KG_VERSION));
 }
 
+/* The README's table of options is the one of options.def, and it names every command. */
+struct table {
+    char text[16384];
+    size_t used;
+};
+
+static void add_row(void *self, const char *variable, const char *value, const char *standard,
+                    const char *text)
+{
+    struct table *table = self;
+    const char *tick = *standard ? "`" : "";
+    int length = snprintf(table->text + table->used, sizeof table->text - table->used,
+                          "| `%s` | %s%s%s | %s |\n", variable, tick,
+                          *standard ? standard : "empty", tick, text);
+    if (CHECK(length > 0 && table->used + (size_t)length < sizeof table->text))
+        table->used += (size_t)length;
+}
+
+static void readme(void)
+{
+    static char file[1 << 17];
+    static struct table table;
+    const char *source = getenv("KGENRT_SOURCE_DIR");
+    char path[KG_PATH], example[64];
+    snprintf(path, sizeof path, "%s/README.md", source && *source ? source : SOURCE_DIR);
+    cli_read(path, file, sizeof file);
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(example, sizeof example, "kgenrt %s", names[i]);
+        CHECK(strstr(file, example) != NULL);
+    }
+    char *rows = strstr(file, "| --- | --- | --- |\n");
+    char *end = strstr(file, "<!-- end of options -->");
+    if (!CHECK(rows && end))
+        return;
+    rows += strlen("| --- | --- | --- |\n");
+    *end = 0;
+    options_each(add_row, &table);
+    if (!CHECK(!strcmp(rows, table.text)))
+        fprintf(stderr, "the README's table of options should be:\n%s", table.text);
+}
+
 static void wrong_use(void)
 {
     static const struct {
@@ -122,6 +163,7 @@ int main(void)
     dir = cli_start("cli_help");
     if (CHECK(!access(BUILD_DIR "/kgenrt", X_OK))) {
         help();
+        readme();
         wrong_use();
         nothing();
         doctor();
