@@ -186,7 +186,11 @@ static void add_state(struct words *words, const json_t *kernel, const json_t *p
     const char *state = member_text(kernel, "state"), *why = member_text(kernel, "why");
     double share = 100 * member_number(kernel, "share");
     if (!strcmp(member_text(process, "mode"), "observe")) {
+        double ns = member_number(kernel, "before_ns");
+        char time[SHORT_TEXT];
         add(words, "mode observe: counted and timed, never captured or replaced");
+        if (ns > 0)
+            add(words, "; a launch takes %s (median)", duration_text(ns, time));
         return;
     }
     if (!strcmp(state, "new"))

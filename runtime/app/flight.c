@@ -224,10 +224,11 @@ static void put_counts(struct jout *out, struct kernel *k)
 static void put_kernel(struct jout *out, struct kernel *k)
 {
     int state = atomic_load_explicit(&k->state, memory_order_acquire);
+    bool observed = app_mode() == KG_MODE_OBSERVE && (state == KERNEL_NEW || state == KERNEL_COLD);
     jout_comma(out);
     jout_raw(out, "{\"id\":"), put_id(out, k->modelled ? &k->model.id : NULL);
     jout_raw(out, ",\"name\":"), jout_text(out, k->name);
-    jout_raw(out, ",\"state\":"), jout_text(out, state_names[state]);
+    jout_raw(out, ",\"state\":"), jout_text(out, observed ? "observed" : state_names[state]);
     jout_raw(out, ",\"why\":"), jout_text(out, state == KERNEL_UNFIT && k->why ? k->why : "");
     put_counts(out, k);
     jout_raw(out, ",\"variants\":[");

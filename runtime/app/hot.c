@@ -202,6 +202,8 @@ void hot_judge(struct kernel *kernel, double total_ns)
     if ((state != KERNEL_NEW && state != KERNEL_COLD) || kernel->retired_ns || !launches)
         return;
     atomic_store_explicit(&kernel->state, KERNEL_COLD, memory_order_relaxed);
+    if (app_mode() < KG_MODE_CACHED)
+        return; /* it counts and is timed, and that is all */
     if (launches < (uint64_t)options()->hot_launches || kernel->samples < ENOUGH ||
         kernel->gpu_ns * 100 < total_ns * (double)options()->hot_share)
         return;

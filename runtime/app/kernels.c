@@ -81,8 +81,8 @@ static void kernel_init(struct kernel *kernel, struct module *module, const char
     module->kernels = kernel;
     if (name[length])
         kernel->why = "its name is too long";
-    else if (!module->image.size)
-        kernel->why = module->why_no_image;
+    else if (!module->image.size && options_mode() >= KG_MODE_CACHED)
+        kernel->why = module->why_no_image; /* who only observes needs none */
     if (kernel->why)
         atomic_store_explicit(&kernel->state, KERNEL_UNFIT, memory_order_relaxed);
 }

@@ -129,6 +129,28 @@ static void observes(const char *folder)
     app_finish();
 }
 
+/* By the user's wish: no image is kept, yet no kernel looks refused. */
+static void observe_mode(void)
+{
+    static char module;
+    setenv("KGENRT_MODE", "observe", 1);
+    fixture_cache("app_start_observe");
+    CHECK(app_start() && app_mode() == KG_MODE_OBSERVE);
+    app_context_created(FIXTURE_CONTEXT);
+    module_loaded(&module, false, fx_image, NULL, "");
+    function_found(&module, "k", (void *)0x100);
+    struct kernel *kernel = kernel_find((void *)0x100);
+    struct launch launch = fixture_launch();
+    for (int i = 0; i < 100; i++) {
+        CHECK(dispatch_launch(kernel, &launch) == CUDA_SUCCESS);
+        usleep(4000);
+    }
+    CHECK(fx_originals == 100 && !fixture.copies && !kernel->module->image.size);
+    CHECK(kernel_state_of(kernel) == KERNEL_COLD && !kernel->why && kernel->before_ns > 0);
+    app_finish();
+    CHECK(flight_says("\"state\":\"observed\",\"why\":\"\",\"launches\":100"));
+}
+
 static void under_a_file(void)
 {
     char path[600];
@@ -221,6 +243,7 @@ static void threads(void)
 
 int main(void)
 {
+    in_child("observe mode", observe_mode);
     in_child("off", off);
     in_child("manners", manners);
     in_child("hanging", hanging);
