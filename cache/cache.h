@@ -140,6 +140,18 @@ kg_status snapshot_each(const struct snapshot *snapshot, const struct kg_id *ker
 kg_status snapshot_blob(const struct snapshot *snapshot, const struct kg_id *id,
                         struct kg_bytes *out);
 
+/* ---- kernels judged without gain ---------------------------------------------------------------
+ */
+
+/* The worker notes that no maker had a faster variant of the kernel; the app asks, and does not
+ * capture it again. Holds for 7 days, and while the driver's version, kgenrt's, KGENRT_MAKERS (with
+ * the endpoint, and the content of folders of replies) and KGENRT_ACCURACY are the same in both. */
+kg_status judged_put(const char *dir, const struct kg_id *hardware, const struct kg_id *kernel,
+                     int driver_version);
+bool judged_holds(const char *dir, const struct kg_id *hardware, const struct kg_id *kernel,
+                  int driver_version);
+void judged_remove(const char *dir, const struct kg_id *hardware, const struct kg_id *kernel);
+
 /* ---- flight recorders
  * ---------------------------------------------------------------------------- */
 

@@ -54,6 +54,8 @@ static enum fate fate_of(const json_t *kernel, const json_t *process, const json
         return FATE_COLD;
     if (!strcmp(state, "unfit"))
         return FATE_UNFIT;
+    if (!strcmp(state, "judged"))
+        return FATE_NONE;
     if (!strcmp(state, "swapped") || kernel_variant_waits(kernel, process, stored))
         return FATE_WAITS;
     json_array_foreach(json_object_get(stored, "jobs"), i, job)

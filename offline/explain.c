@@ -197,6 +197,10 @@ static void add_state(struct words *words, const json_t *kernel, const json_t *p
         add(words, "seen, not looked at yet");
     else if (!strcmp(state, "cold"))
         add_cold(words, kernel, process);
+    else if (!strcmp(state, "judged"))
+        add(words,
+            "hot (%.1f%% of the GPU time); judged before: no faster variant; 'kgenrt show' has why",
+            share);
     else if (!strcmp(state, "unfit"))
         add(words, "cannot be replaced");
     else if (!strcmp(state, "wanted"))

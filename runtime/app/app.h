@@ -53,6 +53,7 @@ enum kernel_state {
     KERNEL_NEW,       /* seen, not identified */
     KERNEL_COLD,      /* identified, does not matter (yet) */
     KERNEL_UNFIT,     /* not eligible, or cannot be captured: `why` says it */
+    KERNEL_JUDGED,    /* hot, but a worker found no faster variant of late: see judged_holds */
     KERNEL_WANTED,    /* hot: the next suitable launch is captured */
     KERNEL_CAPTURING, /* copies are under way, or the watcher writes the file */
     KERNEL_CAPTURED,  /* in the spool: the worker's turn */

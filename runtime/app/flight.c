@@ -131,7 +131,7 @@ static bool put_at(const void *data, size_t size, off_t at)
 static const char *const state_names[] = {
     [KERNEL_NEW] = "new",         [KERNEL_COLD] = "cold",           [KERNEL_UNFIT] = "unfit",
     [KERNEL_WANTED] = "wanted",   [KERNEL_CAPTURING] = "capturing", [KERNEL_CAPTURED] = "captured",
-    [KERNEL_SWAPPED] = "swapped",
+    [KERNEL_SWAPPED] = "swapped", [KERNEL_JUDGED] = "judged",
 };
 static const char *const refusal_keys[] = {
     [REFUSED_SHAPE] = "shape",           [REFUSED_SCALAR] = "scalar",

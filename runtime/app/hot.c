@@ -195,6 +195,15 @@ static void unfit(struct kernel *kernel, const char *why)
     atomic_store_explicit(&kernel->state, KERNEL_UNFIT, memory_order_release);
 }
 
+/* Whether a worker looked for a faster variant of late, in vain. */
+static bool judged(const struct kernel *kernel)
+{
+    struct kg_hardware hardware;
+    struct kg_id key;
+    return app_hardware(&hardware, &key) &&
+           judged_holds(app_dir(), &key, &kernel->model.id, hardware.driver_version);
+}
+
 void hot_judge(struct kernel *kernel, double total_ns)
 {
     int state = atomic_load_explicit(&kernel->state, memory_order_relaxed);
@@ -218,6 +227,8 @@ void hot_judge(struct kernel *kernel, double total_ns)
         unfit(kernel, kernel->model.ineligible);
     else if (app_mode() != KG_MODE_TUNE || kernel->variants_wait)
         return; /* stays cold; its variant is on its way, perhaps */
+    else if (judged(kernel))
+        atomic_store_explicit(&kernel->state, KERNEL_JUDGED, memory_order_release);
     else if (spool_holds(&kernel->model.id)) {
         atomic_store_explicit(&kernel->state, KERNEL_CAPTURED, memory_order_release);
         spawn_wanted();

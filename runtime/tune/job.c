@@ -21,6 +21,8 @@ struct work {
     struct job job;
     bool opened;      /* the capture has been read */
     const char *over; /* why there is nothing (more) to do; NULL: go on */
+    bool has_variant; /* a verified one, already */
+    bool unable;      /* a maker cannot work now */
     kg_status failed; /* something but a verdict ended the job */
     unsigned published, refused;
 
@@ -196,6 +198,7 @@ static kg_status analyse(void *self)
         status = store_demote(job->store, &search.suspect, "a process that used it died");
     if (search.suspended && status == KG_OK)
         status = snapshot_make(job->store, job->dir, &job->hardware);
+    work->has_variant = search.found;
     if (search.found)
         work->over = "has a verified variant already";
     return status;
@@ -403,8 +406,10 @@ static bool ask_maker(void *self, const struct maker *maker, const char *argumen
             return false;
         if (status == KG_OK || about_candidate(status))
             continue;
-        if (status != KG_NO_CANDIDATE)
-            log_line(KG_WARN, "maker %s cannot work: %s", maker->name, status_text(status));
+        if (status == KG_NO_CANDIDATE)
+            return true;
+        log_line(KG_WARN, "maker %s cannot work: %s", maker->name, status_text(status));
+        work->unable = true;
         return true;
     }
     return true;
@@ -412,6 +417,18 @@ static bool ask_maker(void *self, const struct maker *maker, const char *argumen
 
 /* ---- the job -----------------------------------------------------------------------------------
  */
+
+/* Tells apps that there is nothing to be had for this kernel, once every maker had its say; or that
+ * there is. What happens to the file is said by who writes it: the job is done anyway. */
+static void judge(const struct work *work)
+{
+    const struct job *job = &work->job;
+    if (work->published || work->has_variant)
+        judged_remove(job->dir, &job->hardware, &job->model.id);
+    else if (!work->unable)
+        (void)judged_put(job->dir, &job->hardware, &job->model.id,
+                         job->capture.hardware.driver_version);
+}
 
 static void finish(struct work *work, kg_status status, const char *failed)
 {
@@ -445,6 +462,8 @@ kg_status job_run(struct store *store, const char *dir, const char *capture_path
         status = work->failed;
         failed = work->verdict.gate;
     }
+    if (status == KG_OK)
+        judge(work);
     finish(work, status, failed);
     if (status == KG_OK && !keep && unlink(capture_path) && errno != ENOENT)
         log_line(KG_WARN, "%s: cannot be removed: %s", capture_path, strerror(errno));

@@ -47,7 +47,8 @@ static void put_flights(void)
         "\",\"name\":\"_Z4polyPfi\",\"state\":\"captured\",\"why\":\"\",\"launches\":99,"
         "\"share\":0.05}",
         KERNEL(ID("cccc"), "_Z6wantedv", "wanted", "", "\"share\":0.06"),
-        KERNEL("", "_Z5freshv", "new", "", "\"share\":0"));
+        KERNEL("", "_Z5freshv", "new", "",
+               "\"share\":0") "," KERNEL(ID("ffff"), "_Z5blanev", "judged", "", "\"share\":0.25"));
     put_flight("101-1700000000", text);
     put_flight(
         "102-1700000100",
@@ -75,7 +76,8 @@ static void put_flights(void)
     put_flight("108-1700000001",
                "{\"version\":1,\"clean\":true,\"pid\":108,\"program\":\"/opt/watched\","
                "\"start\":1700000001,\"mode\":\"observe\",\"kernels\":[{\"name\":\"_Z4seenv\","
-               "\"state\":\"unfit\",\"why\":\"no image\",\"launches\":900,\"share\":1}]}");
+               "\"state\":\"observed\",\"why\":\"\",\"launches\":900,\"share\":1,"
+               "\"before_ns\":2000}]}");
 }
 
 static void put_store(void)
@@ -140,6 +142,8 @@ static void status_text_form(void)
     CHECK(cli_says("left alone: hot is a kernel from 40 launches on (KGENRT_HOT_LAUNCHES)"));
     CHECK(cli_says("is in the cache: this run ended before it was swapped in, the next one gets"));
     CHECK(cli_says("mode observe: counted and timed, never captured or replaced"));
+    CHECK(cli_says("a launch takes 2 us (median)"));
+    CHECK(cli_says("hot (25.0% of the GPU time)") && cli_says("judged before: no faster variant"));
     CHECK(!strstr(cli.out, "no image"));
     CHECK(cli_says("the worker's job failed: no maker had a faster variant"));
     CHECK(cli_says("gate memory: byte 4096 of out was changed"));
