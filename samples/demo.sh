@@ -11,10 +11,13 @@ extra_needs=
 . tests/setup.sh
 build=$PWD/build/release
 
-say "== building"
+say "== building (build/release; the first time takes a minute or two)"
 mkdir -p build
 cmake --preset release -DKGENRT_CUDA="$CUDA_ROOT" >build/release.log 2>&1 || { cat build/release.log >&2; exit 1; }
-cmake --build --preset release >build/release.log 2>&1 || { tail -n 40 build/release.log >&2; exit 1; }
+cmake --build --preset release --target kgenrt-cli kgenrt-preload samples softgpu_cuda softgpu_cudart >build/release.log 2>&1 || {
+    tail -n 40 build/release.log >&2
+    exit 1
+}
 
 if nvidia-smi -L >/dev/null 2>&1; then
     device=$(nvidia-smi -L | head -n 1)
@@ -33,14 +36,21 @@ if [ -z "${KGENRT_MAKERS:-}" ] && [ -z "${KGENRT_OPENAI_URL:-}" ]; then
     export KGENRT_MAKERS="recorded:$PWD/samples/$sample/reply,rules"
 fi
 
+run() { # SECONDS
+    say "   \$ kgenrt run $(basename "$program") --seconds $1"
+    "$build/kgenrt" run "$program" --seconds "$1"
+    say
+    say "   \$ kgenrt status"
+    "$build/kgenrt" status --latest 1
+    say
+}
+
 say "== device: $device"
-say "== first run, $seconds s: $sample starts with its own kernel; a better one is made, verified and swapped in while it runs"
-say "   \$ kgenrt run $(basename "$program")"
-"$build/kgenrt" run "$program" --seconds "$seconds"
+say "== first run: $sample starts with its own kernel; a better one is made, verified and swapped in while it runs"
+run "$seconds"
+say "== evidence of what programs get"
+say "   \$ kgenrt show $sample"
+"$build/kgenrt" show "$sample" | sed -n '/^variant .*the best/,/^$/p'
 say
-"$build/kgenrt" status
-say
-say "== second run, 10 s: the variant is in the cache"
-"$build/kgenrt" run "$program" --seconds 10
-say
-"$build/kgenrt" status
+say "== second run: the variant is in the cache"
+run 10
