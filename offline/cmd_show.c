@@ -22,6 +22,8 @@ enum { MOST_LINES = 40 }; /* of a refused candidate */
     GATE("memory", "it writes nothing that the original leaves alone")                             \
     GATE("compare", "its result is the original's")                                                \
     GATE("repeat", "equal inputs give equal results, every time")                                  \
+    GATE("stale", "nor on other things that may have stood there")                                 \
+    GATE("inputs", "slightly other inputs give the original's result too")                         \
     GATE("time", "it is measurably faster: cold and warm caches, interleaved launches")            \
     GATE("timed", "the launches that were timed gave the right result too")
 

@@ -68,11 +68,13 @@ static struct sample *sample_start(const struct launch *launch, bool first)
 }
 
 static void sample_end(struct sample *sample, struct kernel *kernel, const struct launch *launch,
-                       uint64_t number, bool swapped)
+                       uint64_t number, const struct swap_entry *entry)
 {
+    bool swap = atomic_load(&kernel->swap) != NULL; /* gone if the variant failed and was dropped */
     sample->kernel = kernel;
     sample->launch = number;
-    sample->swapped = swapped;
+    sample->swapped = entry && swap;
+    sample->other = !entry && swap;
     sample->since_ns = now_ns();
     int taken = SAMPLE_TAKEN;
     if (real.cuEventRecord(sample->end, launch->explicit_stream) != CUDA_SUCCESS)
@@ -101,8 +103,8 @@ CUresult hot_launch(struct kernel *kernel, const struct launch *launch,
     }
     inside_kgenrt = was_inside;
     CUresult result = plain(kernel, launch, entry);
-    if (sample && result == CUDA_SUCCESS) /* swap is gone if the variant failed and was dropped */
-        sample_end(sample, kernel, launch, number, entry && atomic_load(&kernel->swap));
+    if (sample && result == CUDA_SUCCESS)
+        sample_end(sample, kernel, launch, number, entry);
     else if (sample)
         sample_free(sample);
     return result;
@@ -150,7 +152,7 @@ static void collect(struct context *context, struct sample *sample)
         result = elapsed(&ms, sample->start, sample->end);
         if (result == CUDA_SUCCESS && ms * 1e6 > (double)long_ns)
             atomic_store_explicit(&wary_until, now + wary_ns, memory_order_relaxed);
-        if (result == CUDA_SUCCESS && ms > 0 && sample->launch >= FIRST_COUNTED)
+        if (result == CUDA_SUCCESS && ms > 0 && sample->launch >= FIRST_COUNTED && !sample->other)
             hot_sample(sample->kernel, sample->swapped, ms * 1e6);
     }
     context_fault(context, result);

@@ -41,6 +41,8 @@ struct sample {
     uint64_t launch; /* its number */
     uint64_t since_ns;
     bool swapped; /* a variant ran */
+    bool other;   /* the original ran though there are variants: a launch unlike those they are for,
+                     whose time says nothing of before and after */
 };
 
 struct context {

@@ -79,6 +79,29 @@ static void readme(void)
         fprintf(stderr, "the README's table of options should be:\n%s", table.text);
 }
 
+/* `show --help` says what each gate asks: none of the table in verify.c is left out. */
+static void gates(void)
+{
+    static char file[1 << 17];
+    const char *source = getenv("KGENRT_SOURCE_DIR"), *at = file;
+    char path[KG_PATH], line[64];
+    unsigned count = 0;
+    snprintf(path, sizeof path, "%s/runtime/tune/verify.c",
+             source && *source ? source : SOURCE_DIR);
+    cli_read(path, file, sizeof file);
+    CHECK(cli_run(dir, "$K show --help") == 0);
+    while ((at = strstr(at, "{\""))) {
+        const char *name = at += 2;
+        size_t length = strcspn(name, "\"");
+        if (strncmp(name + length, "\", gate_", 8) || length > 32)
+            continue;
+        snprintf(line, sizeof line, " %.*s: ", (int)length, name);
+        CHECK(cli_says(line));
+        count++;
+    }
+    CHECK(count >= 11);
+}
+
 static void wrong_use(void)
 {
     static const struct {
@@ -164,6 +187,7 @@ int main(void)
     if (CHECK(!access(BUILD_DIR "/kgenrt", X_OK))) {
         help();
         readme();
+        gates();
         wrong_use();
         nothing();
         doctor();

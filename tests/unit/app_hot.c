@@ -89,6 +89,31 @@ static void cached_mode(void)
     CHECK(kernel_state_of(kernel) == KERNEL_WANTED);
 }
 
+/* A launch that got the original beside a variant is unlike those the variant is for. */
+static void before_and_after(void)
+{
+    static const struct swap unlike = {0}; /* no entry's guard holds */
+    struct kernel *kernel = fixture_kernel("two sizes", 0x900);
+    kernel->model.ineligible = "not to be captured here";
+    fixture_hot_tick();
+    fixture.kernel_ns = 1e6;
+    launch_often(kernel, 20);
+    fixture_hot_tick();
+    uint64_t samples = kernel->samples;
+    CHECK(samples >= 3 && kernel->before_ns > 0.99e6 && kernel->before_ns < 1.01e6);
+    atomic_store(&kernel->swap, &unlike);
+    fixture.kernel_ns = 1000;
+    int before = fixture.records;
+    launch_often(kernel, 200);
+    fixture_hot_tick();
+    CHECK(fixture.records > before); /* watched, for what runs long */
+    CHECK(kernel->samples == samples && !kernel->after_samples && kernel->before_ns > 0.99e6);
+    atomic_store(&kernel->swap, NULL);
+    launch_often(kernel, 200);
+    fixture_hot_tick();
+    CHECK(kernel->samples > samples);
+}
+
 /* The watcher may load code only when no kernel runs for long. */
 static void idle(void)
 {
@@ -118,6 +143,7 @@ int main(void)
     left_alone();
     bounded();
     cached_mode();
+    before_and_after();
     idle();
     return test_result();
 }
