@@ -102,8 +102,12 @@ static json_t *kernels_of(const char *cache)
 
 static void print(const json_t *result)
 {
+    const char *wanted = member_text(result, "wanted");
+    double status = member_number(result, "program_status");
     const json_t *item;
     size_t i;
+    if (status != 0)
+        say("The program ended with status %.0f.\n", status);
     json_array_foreach(json_object_get(result, "captures"), i, item)
     {
         say("%s  %s, %.1f MiB\n", member_text(item, "file"), member_text(item, "readable"),
@@ -111,12 +115,17 @@ static void print(const json_t *result)
     }
     if (i)
         return;
-    say("Nothing was captured%s\n", json_array_size(json_object_get(result, "kernels"))
-                                        ? ". The kernels that ran:"
-                                        : ": kgenrt saw no kernel ('kgenrt doctor' may say why).");
+    if (!json_array_size(json_object_get(result, "kernels"))) {
+        say("Nothing was captured: kgenrt saw no kernel ('kgenrt doctor' may say why).\n");
+        return;
+    }
+    say("Nothing%s%s was captured. The kernels that ran:\n", *wanted ? " that matches " : "",
+        wanted);
     json_array_foreach(json_object_get(result, "kernels"), i, item)
     {
-        say("  %s: %s\n", member_text(item, "readable"), member_text(item, "explanation"));
+        say("  %s, launched %.0f times, %.1f%% of the GPU time: %s\n",
+            member_text(item, "readable"), member_number(item, "launches"),
+            100 * member_number(item, "share"), member_text(item, "explanation"));
     }
 }
 
@@ -148,7 +157,8 @@ static int run(const struct arguments *arguments)
     }
     int code = json_array_size(captures) ? EXIT_GOOD : EXIT_NOTHING;
     return output(arguments,
-                  json_pack("{s:i, s:o, s:o}", "program_status", start.code, "captures", captures,
+                  json_pack("{s:i, s:o, s:o, s:o}", "program_status", start.code, "wanted",
+                            json_text(argument(arguments, "kernel")), "captures", captures,
                             "kernels", kernels),
                   print, code);
 }

@@ -57,12 +57,13 @@ const struct command cmd_worker = {
         "hand it is wanted for captures that wait (KGENRT_WORKER=off), and to see what it does "
         "(KGENRT_LOG=info).\n"
         "\n"
-        "With CAPTURE it works on that file alone, and keeps it. One worker runs for each user and "
-        "GPU: a second one says so and ends.",
+        "With CAPTURE it works on that file alone, and keeps it. One worker runs for each cache "
+        "folder: a second one says so and ends. With --once or CAPTURE it prints what came of each "
+        "job.",
     .options = own_options,
     .most = 1,
     .no_json = true,
     .examples = " kgenrt worker --once\n"
-                " KGENRT_LOG=info kgenrt worker stencil.kgcap",
+                " KGENRT_LOG=info kgenrt worker --once stencil.kgcap",
     .run = run,
 };
