@@ -21,7 +21,7 @@ static kg_status fixture_open(void);
 #define FIXTURE_STREAM ((CUstream)(void *)0x51)
 
 static struct {
-    _Atomic int events, queries_not_ready, records, copies, launches, loads;
+    _Atomic int events, queries_not_ready, records, copies, launches, loads, unloads;
     CUresult query; /* what cuEventQuery answers */
     double kernel_ns;
     CUstreamCaptureStatus capturing;
@@ -209,6 +209,7 @@ static CUresult fx_pin(void *memory, size_t size, unsigned flags)
 
 static CUresult fx_unload(CUlibrary library)
 {
+    fixture.unloads++;
     return CUDA_SUCCESS;
 }
 

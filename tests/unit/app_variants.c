@@ -3,6 +3,8 @@
 #include "app_fixture.h"
 #include "cache_fixture.h"
 
+#include "app/variants.c" /* whose clock the tests turn back */
+
 static struct store *store;
 static struct kg_id key;
 static struct kg_hardware hardware;
@@ -273,6 +275,63 @@ static void dropped_and_better(void)
     CHECK(!swap_of(kernel)); /* withdrawn at once */
 }
 
+static void eleven_seconds_later(void)
+{
+    for (struct table *t = tables; t; t = t->next)
+        if (t->retired_ns)
+            t->retired_ns -= UINT64_C(11000000000);
+    variants_tick();
+}
+
+/* The original's module dies: its variants are unloaded, once nothing can be launching them, and
+ * not while kernels run; those of living originals stay. */
+static void module_died(void)
+{
+    static char module;
+    struct kernel *kernel = fixture_kernel("mortal", 0xa00);
+    struct module *own = kernel->module;
+    module_loaded(&module, false, fx_image, NULL, "");
+    function_found(&module, "mortal", (void *)0xa10);
+    struct kernel *dying = kernel_find((void *)0xa10);
+    put(fitting(kernel, 1.5));
+    struct kg_variant wide = fitting(kernel, 1.3);
+    wide.signature.launch.grid.x = 128;
+    put(wide);
+    records_lock();
+    dying->why = NULL;
+    dying->modelled = true;
+    dying->context = FIXTURE_CONTEXT;
+    dying->model.id = kernel->model.id;
+    dying->model.globals = fx_globals;
+    dying->model.global_count = 2;
+    dying->params = fx_params;
+    dying->param_count = 4;
+    records_unlock();
+    snapshot_new();
+    variants_open();
+    load_now(kernel);
+    load_now(dying);
+    CHECK(swap_of(kernel) && swap_of(dying) && swap_of(dying)->count == 2);
+    fixture.unloads = 0;
+    module_dying(&module);
+    variants_tick();
+    variants_tick();
+    CHECK(!fixture.unloads && dying->retired_ns && swap_of(dying));
+    fixture.query = CUDA_ERROR_NOT_READY; /* something runs */
+    struct launch launch = fixture_launch();
+    atomic_store(&kernel->slow_at, 0);
+    fx_values.n = 999;
+    CHECK(dispatch_launch(kernel, &launch) == CUDA_SUCCESS);
+    eleven_seconds_later();
+    CHECK(!fixture.unloads && swap_of(dying));
+    fixture.query = CUDA_SUCCESS;
+    fixture_hot_tick();
+    eleven_seconds_later();
+    CHECK(fixture.unloads == 2 && !swap_of(dying) && swap_of(kernel));
+    eleven_seconds_later();
+    CHECK(fixture.unloads == 2 && kernel->module == own);
+}
+
 static void several_devices(void)
 {
     struct kernel *kernel = fixture_kernel("several", 0x900);
@@ -301,6 +360,7 @@ int main(void)
     objections();
     parameters();
     dropped_and_better();
+    module_died();
     several_devices();
     store_close(store);
     return test_result();
