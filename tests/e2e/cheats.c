@@ -27,20 +27,6 @@ static bool listed(const char *gate, const char *gates)
     return false;
 }
 
-static const char *captured(const char *sample)
-{
-    static char path[512];
-    CHECK(e2e_run((const char *[]){e2e_cli(), "capture", "-o", e2e_cache, e2e_sample(sample),
-                                   "--small", "--launches", e2e_gpu ? "2000" : "100", NULL},
-                  NULL, 120) == 0);
-    FILE *ls = popen(e2e_text("ls '%s'/*.kgcap 2>/dev/null | head -n 1", e2e_cache), "r");
-    if (!CHECK(ls && fgets(path, sizeof path, ls)))
-        return NULL;
-    pclose(ls);
-    path[strcspn(path, "\n")] = 0;
-    return path;
-}
-
 /* The reply alone in a folder, given to a worker with the capture. */
 static void cheat(const char *sample, const char *capture, const char *name, const char *gates)
 {
@@ -80,7 +66,7 @@ int main(int argc, char **argv)
         snprintf(e2e_cache, sizeof e2e_cache, "%s/%s", top, samples[s]);
         CHECK(mkdir(e2e_cache, 0700) == 0);
         setenv("KGENRT_CACHE", e2e_text("%s/first", e2e_cache), 1);
-        const char *capture = captured(samples[s]);
+        const char *capture = e2e_captured(e2e_sample(samples[s]), "--small");
         for (size_t i = 0; capture && i < sizeof cheats / sizeof *cheats; i++)
             cheat(samples[s], capture, cheats[i].name, cheats[i].gates);
     }

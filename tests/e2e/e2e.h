@@ -184,6 +184,31 @@ static inline const char *e2e_replies(const char *sample)
     return e2e_text("KGENRT_MAKERS=recorded:%s/samples/%s/reply", E2E_SOURCE, sample);
 }
 
+/* One launch of the program's hot kernel, captured into the cache folder; NULL and a failed check
+ * otherwise. more: another argument of the program, or NULL. */
+static inline const char *e2e_captured(const char *program, const char *more)
+{
+    static char path[512];
+    CHECK(e2e_run((const char *[]){e2e_cli(), "capture", "-o", e2e_cache, program, "--launches",
+                                   e2e_gpu ? "2000" : "100", more, NULL},
+                  NULL, 120) == 0);
+    FILE *ls = popen(e2e_text("ls '%s'/*.kgcap 2>/dev/null | head -n 1", e2e_cache), "r");
+    bool found = CHECK(ls && fgets(path, sizeof path, ls));
+    if (ls)
+        pclose(ls);
+    path[strcspn(path, "\n")] = 0;
+    return found ? path : NULL;
+}
+
+/* A worker takes one capture, with the given makers, to its verdict. Returns how long that took. */
+static inline double e2e_worked(const char *capture, const char *makers)
+{
+    double start = e2e_now();
+    CHECK(capture && e2e_run((const char *[]){e2e_cli(), "worker", "--once", capture, NULL},
+                             (const char *[]){makers, NULL}, 300) == 0);
+    return e2e_now() - start;
+}
+
 /* Output of `kgenrt WORDS… --json`, parsed (status 3: nothing found); NULL and a failed check
  * otherwise. Ends with a NULL word. */
 static inline json_t *e2e_json(const char *word, ...)
