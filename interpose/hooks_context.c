@@ -216,7 +216,8 @@ CUresult cuCtxPushCurrent_v2(CUcontext ctx)
     return current(real.cuCtxPushCurrent_v2(ctx));
 }
 
-/* Nothing of this context runs now: the moment to load variants, in the app's own thread. */
+/* Nothing of this thread's context runs now: the moment to load variants, in the app's own thread.
+ */
 static CUresult quiet(CUresult result)
 {
     if (result == CUDA_SUCCESS && watching() && variants_pending())
@@ -233,5 +234,9 @@ CUresult cuCtxSynchronize(void)
 CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
     NEED(cuCtxSynchronize_v2);
-    return quiet(real.cuCtxSynchronize_v2(ctx));
+    CUcontext current = NULL;
+    CUresult result = real.cuCtxSynchronize_v2(ctx);
+    bool own = !ctx || (real.cuCtxGetCurrent && real.cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
+                        current == ctx);
+    return own ? quiet(result) : result; /* another context's rest says nothing of this one */
 }
