@@ -111,18 +111,20 @@ void app_notes_each(void (*each)(void *self, const char *note), void *self)
     pthread_mutex_unlock(&notes.mutex);
 }
 
+static const CUstreamCaptureMode mode_unchanged = (CUstreamCaptureMode)-1;
+
 CUstreamCaptureMode capture_mode_relax(void)
 {
     CUstreamCaptureMode now = CU_STREAM_CAPTURE_MODE_RELAXED;
     if (!real.cuThreadExchangeStreamCaptureMode ||
         real.cuThreadExchangeStreamCaptureMode(&now) != CUDA_SUCCESS)
-        return CU_STREAM_CAPTURE_MODE_RELAXED;
+        return mode_unchanged;
     return now; /* what it was */
 }
 
 void capture_mode_restore(CUstreamCaptureMode was)
 {
-    if (real.cuThreadExchangeStreamCaptureMode)
+    if (was != mode_unchanged)
         (void)real.cuThreadExchangeStreamCaptureMode(&was);
 }
 
@@ -179,6 +181,7 @@ void app_context_created(CUcontext context)
     inside_kgenrt = true;
     CUcontext popped;
     pthread_mutex_lock(&start_mutex);
+    CUstreamCaptureMode was = capture_mode_relax(); /* another thread may capture a graph now */
     if (real.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) {
         if (context_enter(context)) {
             capture_ring_create();
@@ -186,6 +189,7 @@ void app_context_created(CUcontext context)
         }
         (void)real.cuCtxPopCurrent_v2(&popped);
     }
+    capture_mode_restore(was);
     pthread_mutex_unlock(&start_mutex);
     inside_kgenrt = was_inside;
 }
@@ -210,9 +214,11 @@ void app_context_dying(CUcontext context)
         return;
     bool was_inside = inside_kgenrt;
     inside_kgenrt = true;
+    CUstreamCaptureMode was = capture_mode_relax();
     faults_find(context);
     capture_context_dying(context);
     context_forget(context);
+    capture_mode_restore(was);
     inside_kgenrt = was_inside;
 }
 

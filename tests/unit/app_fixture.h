@@ -95,8 +95,12 @@ static CUresult fx_version(int *out)
     return CUDA_SUCCESS;
 }
 
+/* What would break a capture that another thread has under way asks for the relaxed mode. */
+static _Thread_local CUstreamCaptureMode fx_capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
 static CUresult fx_event_create(CUevent *out, unsigned flags)
 {
+    CHECK(fx_capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED);
     *out = (CUevent)(uintptr_t)(0xe000 + ++fixture.events);
     return CUDA_SUCCESS;
 }
@@ -204,6 +208,7 @@ static CUresult fx_launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, u
 
 static CUresult fx_pin(void *memory, size_t size, unsigned flags)
 {
+    CHECK(fx_capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED);
     return CUDA_SUCCESS;
 }
 
@@ -215,9 +220,8 @@ static CUresult fx_unload(CUlibrary library)
 
 static CUresult fx_mode(CUstreamCaptureMode *mode)
 {
-    static _Thread_local CUstreamCaptureMode now = CU_STREAM_CAPTURE_MODE_GLOBAL;
-    CUstreamCaptureMode was = now;
-    now = *mode;
+    CUstreamCaptureMode was = fx_capture_mode;
+    fx_capture_mode = *mode;
     *mode = was;
     return CUDA_SUCCESS;
 }
