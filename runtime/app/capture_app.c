@@ -18,11 +18,12 @@
 enum { REGIONS = 64, POINTERS = 128, ARGUMENTS = 32768, PARAMETERS = 64, ALIGN = 256 };
 enum stage { IDLE, FILLING, COPYING };
 
+/* Made under watch.c's start_mutex, released by who holds `stage` or finds it IDLE. */
 static struct {
-    unsigned char *memory; /* NULL: not made, or not to be had */
+    _Atomic(unsigned char *) memory; /* NULL: not made, or not to be had; set last */
     uint64_t size;
-    CUcontext context;  /* that it was registered in */
-    bool tried, orphan; /* orphan: its context died while a capture was written from it */
+    CUcontext context;         /* that it was registered in */
+    atomic_bool tried, orphan; /* orphan: its context died while a capture was under way */
 } ring;
 
 /* FILLING: belongs to the launching thread; COPYING: to the watcher. */
@@ -272,7 +273,8 @@ static bool begin(struct kernel *kernel, const struct launch *launch)
     job.kernel = kernel;
     job.launch = launch->shape;
     limits_read();
-    const char *why = ring.memory ? gather(kernel, launch) : "no pinned memory for captures";
+    const char *why =
+        ring.memory && !ring.orphan ? gather(kernel, launch) : "no pinned memory for captures";
     if (!why && !copies_enqueue(launch->explicit_stream))
         why = "the driver refused to copy its memory";
     if (why)
@@ -309,10 +311,13 @@ void capture_context_dying(CUcontext context)
         return;
     if (real.cuMemHostUnregister)
         (void)real.cuMemHostUnregister(ring.memory);
-    if (now == IDLE)
+    int idle = IDLE; /* a launch of another context may begin a capture at this moment */
+    if (atomic_compare_exchange_strong(&stage, &idle, FILLING)) {
         ring_release();
-    else
+        atomic_store_explicit(&stage, IDLE, memory_order_release);
+    } else {
         ring.orphan = true;
+    }
 }
 
 static void describe(struct kg_capture *c, struct kg_param params[static PARAMETERS])
