@@ -57,14 +57,6 @@ void context_forget(CUcontext handle)
     }
 }
 
-unsigned context_count(void)
-{
-    unsigned count = 0;
-    for (int i = 0; i < CONTEXTS; i++)
-        count += atomic_load_explicit(&contexts[i].handle, memory_order_relaxed) != NULL;
-    return count;
-}
-
 CUcontext context_only(void)
 {
     CUcontext only = NULL;

@@ -56,8 +56,7 @@ extern struct context contexts[CONTEXTS];
 /* Locked. Makes the slot and its events; the context is current. False: no slot, or known. */
 bool context_add(CUcontext handle, CUdevice device);
 void context_forget(CUcontext handle); /* locked; NULL: all. Events die with their context */
-unsigned context_count(void);
-CUcontext context_only(void); /* the one live context; NULL with none or several */
+CUcontext context_only(void);          /* the one live context; NULL with none or several */
 /* A free pair of this thread's current context, or NULL. No lock. */
 struct sample *sample_take(void);
 void sample_free(struct sample *sample);

@@ -238,7 +238,7 @@ static void context_ends(void)
     app_context_dying(FIXTURE_CONTEXT);
     records_unlock();
     capture_tick();
-    CHECK(kernel_state_of(kernel) == KERNEL_UNFIT && !spooled(path) && context_count() == 0);
+    CHECK(kernel_state_of(kernel) == KERNEL_UNFIT && !spooled(path) && !context_only());
     app_context_created(FIXTURE_CONTEXT);
     launch_wanted(kernel);
     capture_tick();
