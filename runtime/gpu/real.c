@@ -86,6 +86,9 @@ kg_status real_hardware(CUdevice device, struct kg_hardware *out)
     snprintf(out->arch, sizeof out->arch, "sm_%u%u", /* capabilities have two digits at most */
              attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) % 100,
              attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) % 100);
+    const char *slice = strstr(out->name, " MIG "); /* "NVIDIA H200 MIG 1g.18gb" */
+    if (slice)
+        snprintf(out->mig, sizeof out->mig, "%s", slice + 5);
     out->sm_count = attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     out->bus_bits = attribute(device, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH);
     out->l2_bytes = attribute(device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
