@@ -65,7 +65,7 @@ struct kg_kernel_note {
     uint64_t time;
 };
 
-/* A job: a capture's way through the worker. state: "queued", the step's name, "done", "failed". */
+/* A job: a capture's way through the worker. state: the step's name, "done", "failed". */
 struct kg_job_note {
     struct kg_id hardware, kernel, signature;
     char kernel_name[512], state[32], detail[512];
@@ -74,9 +74,10 @@ struct kg_job_note {
 
 struct store;
 
-/* Opens (makes) DIR/store. KG_BUSY never: readers and the writer are processes of one machine;
- * KG_DENIED on unsafe ownership; KG_UNSUPPORTED on a network file system. read_only: for the
- * command line. One store a process. */
+/* Opens (makes) DIR/store. Nobody waits for long: readers see the last whole state, a writer waits
+ * for another's transaction. KG_NOT_FOUND if it is only to be read and is not there; KG_BUSY when
+ * LMDB's table of readers is full; KG_DENIED on unsafe ownership; KG_UNSUPPORTED on a network file
+ * system. read_only: for the command line. One store a process. */
 kg_status store_open(const char *dir, bool read_only, struct store **out);
 void store_close(struct store *store);
 

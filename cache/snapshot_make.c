@@ -206,8 +206,8 @@ static kg_status publish(const struct making *making, const char *dir, const str
     return status;
 }
 
-/* Two workers (one a GPU) may have the same hardware key: one makes its snapshot at a time, from
- * what the store holds then. */
+/* One worker works in a folder, but a command may make a snapshot too: one at a time, from what the
+ * store holds then. */
 static int lock(const char *folder)
 {
     char path[KG_PATH];

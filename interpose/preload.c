@@ -1,6 +1,7 @@
 /* When things may happen: nothing at load, everything at the first call to a driver, all off in the
  * child of a fork. A program that never looks for a driver pays for mapping the library only: no
- * constructor, no file, no thread, no option read. */
+ * file, no thread, no option read, and no constructor but the copy of one pointer
+ * (runtime/lmdb_stderr.c). */
 #include "interpose.h"
 
 #include <dlfcn.h>

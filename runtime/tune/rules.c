@@ -1,4 +1,4 @@
-/* Maker "rules": no model, exact rewriting of the original's PTX. For now pinned scalars and launch
+/* Maker "rules": no model, exact rewriting of the original's PTX: pinned scalars and launch
  * dimensions become constants; compiled again for the real architecture, loops with a known trip
  * count unroll. The launch stays as it was. Nothing here may change a result: what cannot be done
  * exactly is left alone. */

@@ -391,7 +391,7 @@ static void call(struct decoder *x, const struct ptx_instr *instr)
     emit(x, X_call, instr)->call = site;
 }
 
-/* Branches name instructions for now; places are put in at the end. */
+/* Branches name instructions at first; places are put in at the end. */
 static void branch(struct decoder *x, const struct ptx_instr *instr)
 {
     const struct ptx_operand *o = instr->operands;
