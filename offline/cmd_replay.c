@@ -26,36 +26,16 @@ static void print(const json_t *result)
     say("  %-14s %s\n", "result", member_text(evidence, "result"));
 }
 
-/* Fills the job as the worker's own steps do, but without a store. */
 static kg_status open_job(struct job *job, const char *path)
 {
-    kg_status status = path_make(job->capture_path, "%s", path);
-    if (status == KG_OK)
-        status = capture_read(path, &job->capture);
-    if (status == KG_OK)
-        status = capture_signature(&job->capture, &job->signature);
+    job->dir = cache_dir();
+    kg_status status = job_open(job, path);
     if (status != KG_OK)
         return status;
-    bool soft = !strcmp(job->capture.hardware.vendor, "softgpu");
-    hardware_key(&job->capture.hardware, &job->hardware);
-    signature_id(&job->signature, &job->signature_key);
-    job->dir = cache_dir();
-    status = image_select(job->capture.image, job->capture.image_size, job->capture.hardware.arch,
-                          soft, &job->image);
-    if (status == KG_OK)
-        status = kernel_model_make(&job->image, job->capture.entry, &job->model);
+    status = job_model(job);
     if (status != KG_OK)
         failed("%s: its code cannot be read: %s", path, status_text(status));
     return status;
-}
-
-static void close_job(struct job *job)
-{
-    kernel_model_free(&job->model);
-    image_code_free(&job->image);
-    signature_free(&job->signature);
-    capture_free(&job->capture);
-    arena_free(&job->arena);
 }
 
 static json_t *result_of(const struct job *job, const char *path, long runs, kg_status status,
@@ -98,7 +78,7 @@ static int run(const struct arguments *arguments)
                       status == KG_OK ? EXIT_GOOD : EXIT_FAILED);
         free(verdict.evidence);
     }
-    close_job(job);
+    job_close(job);
     free(job);
     return code;
 }

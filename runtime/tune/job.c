@@ -19,6 +19,7 @@ enum { MOST_ATTEMPTS = 16 };
 /* A job with its current candidate. */
 struct work {
     struct job job;
+    const char *capture_path;
     bool opened;      /* the capture has been read */
     const char *over; /* why there is nothing (more) to do; NULL: go on */
     bool has_variant; /* a verified one, already */
@@ -96,17 +97,45 @@ static void enter(void *self, const char *step)
 /* ---- the job's own steps -----------------------------------------------------------------------
  */
 
-static kg_status open_capture(void *self)
+kg_status job_open(struct job *job, const char *capture_path)
 {
-    struct work *work = self;
-    struct job *job = &work->job;
-    kg_status status = capture_read(job->capture_path, &job->capture);
+    kg_status status = path_make(job->capture_path, "%s", capture_path);
+    if (status == KG_OK)
+        status = capture_read(job->capture_path, &job->capture);
     if (status == KG_OK)
         status = capture_signature(&job->capture, &job->signature);
     if (status != KG_OK)
         return status;
     hardware_key(&job->capture.hardware, &job->hardware);
     signature_id(&job->signature, &job->signature_key);
+    return KG_OK;
+}
+
+kg_status job_model(struct job *job)
+{
+    bool soft = !strcmp(job->capture.hardware.vendor, "softgpu");
+    kg_status status = image_select(job->capture.image, job->capture.image_size,
+                                    job->capture.hardware.arch, soft, &job->image);
+    return status == KG_OK ? kernel_model_make(&job->image, job->capture.entry, &job->model)
+                           : status;
+}
+
+void job_close(struct job *job)
+{
+    kernel_model_free(&job->model);
+    image_code_free(&job->image);
+    signature_free(&job->signature);
+    capture_free(&job->capture);
+    arena_free(&job->arena);
+}
+
+static kg_status open_capture(void *self)
+{
+    struct work *work = self;
+    struct job *job = &work->job;
+    kg_status status = job_open(job, work->capture_path);
+    if (status != KG_OK)
+        return status;
     work->opened = true;
     return store_put_hardware(job->store, &job->capture.hardware);
 }
@@ -178,11 +207,7 @@ static kg_status analyse(void *self)
     struct work *work = self;
     struct job *job = &work->job;
     struct search search = {.work = work};
-    bool soft = !strcmp(job->capture.hardware.vendor, "softgpu");
-    kg_status status = image_select(job->capture.image, job->capture.image_size,
-                                    job->capture.hardware.arch, soft, &job->image);
-    if (status == KG_OK)
-        status = kernel_model_make(&job->image, job->capture.entry, &job->model);
+    kg_status status = job_model(job);
     if (status != KG_OK)
         return status;
     if (!id_equal(&job->model.id, &job->capture.kernel))
@@ -290,7 +315,6 @@ static kg_status timing(void *self)
     struct work *work = self;
     bool ended;
     kg_status status = replay_wait(&work->run, NULL, &work->verdict, &ended);
-    work->candidate.registers = work->run.registers;
     return status;
 }
 
@@ -442,7 +466,7 @@ static void finish(struct work *work, kg_status status, const char *failed)
                  *work->verdict.reason ? work->verdict.reason : status_text(status));
     note(work, status == KG_OK ? "done" : "failed", detail);
     log_line(status == KG_OK ? KG_INFO : KG_WARN, "%s: %s",
-             work->opened ? work->job.capture.entry : work->job.capture_path, detail);
+             work->opened ? work->job.capture.entry : work->capture_path, detail);
 }
 
 kg_status job_run(struct store *store, const char *dir, const char *capture_path, bool keep)
@@ -454,9 +478,9 @@ kg_status job_run(struct store *store, const char *dir, const char *capture_path
     struct job *job = &work->job;
     job->store = store;
     job->dir = dir;
-    kg_status status = path_make(job->capture_path, "%s", capture_path);
-    if (status == KG_OK)
-        status = steps_run(job_steps, sizeof job_steps / sizeof *job_steps, work, enter, &failed);
+    work->capture_path = capture_path;
+    kg_status status =
+        steps_run(job_steps, sizeof job_steps / sizeof *job_steps, work, enter, &failed);
     if (status == KG_OK && !work->over) {
         makers_each(ask_maker, work);
         status = work->failed;
@@ -467,11 +491,7 @@ kg_status job_run(struct store *store, const char *dir, const char *capture_path
     finish(work, status, failed);
     if (status == KG_OK && !keep && unlink(capture_path) && errno != ENOENT)
         log_line(KG_WARN, "%s: cannot be removed: %s", capture_path, strerror(errno));
-    kernel_model_free(&job->model);
-    image_code_free(&job->image);
-    signature_free(&job->signature);
-    capture_free(&job->capture);
-    arena_free(&job->arena);
+    job_close(job);
     free(work);
     return status;
 }

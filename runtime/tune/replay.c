@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RESULT_FD = 3, MOST_TEXT = 1 << 20, LONGEST_POLL_MS = 10000 };
+enum { MOST_TEXT = 1 << 20, LONGEST_POLL_MS = 10000 };
 
 /* ---- starting ----------------------------------------------------------------------------------
  */
@@ -173,7 +173,7 @@ static void take_end(struct replay_run *run, const char *text, struct verdict *o
     json_t *json = json_loads(text, 0, NULL), *evidence = json_object_get(json, "evidence");
     const char *gate = json_string_value(json_object_get(json, "gate"));
     const char *reason = json_string_value(json_object_get(json, "reason"));
-    double status = -1, registers = 0;
+    double status = -1;
     if (!gate || !reason || !number(json, "status", &status) || status < 0 ||
         status >= KG_STATUS_COUNT) {
         verdict_set(out, KG_CHILD, run->gate, "the replay child gave no readable verdict");
@@ -184,8 +184,6 @@ static void take_end(struct replay_run *run, const char *text, struct verdict *o
         number(json, "ratio", &out->ratio);
         number(json, "low", &out->low);
         number(json, "high", &out->high);
-        if (number(json, "registers", &registers))
-            run->registers = (uint32_t)registers;
         out->evidence = evidence ? json_dumps(evidence, JSON_INDENT(1)) : NULL;
     }
     json_decref(json);

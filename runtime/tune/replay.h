@@ -182,6 +182,8 @@ void trial_line(struct trial *trial, const char *format, ...) __attribute__((for
 /* ---- child and parent --------------------------------------------------------------------------
  */
 
+enum { RESULT_FD = 3 }; /* where the child finds the descriptor for its lines */
+
 /* What the child is asked to do: a JSON file beside the candidate's code. Texts belong to json. */
 struct replay_request {
     json_t *json;
@@ -214,7 +216,6 @@ struct replay_run {
     char folder[KG_PATH];           /* removed by replay_end; empty: none */
     char *lines;                    /* unread text */
     size_t used;
-    uint32_t registers;
 };
 /* Starts `child replay` for a candidate (NULL: the original alone). */
 kg_status replay_begin(struct job *job, const struct candidate *candidate, unsigned runs,

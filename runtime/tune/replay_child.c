@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { RESULT_FD = 3, MOST_REQUEST = 1 << 20, MOST_CODE = 64 << 20 };
+enum { MOST_REQUEST = 1 << 20, MOST_CODE = 64 << 20 };
 
 /* ---- the request -------------------------------------------------------------------------------
  */

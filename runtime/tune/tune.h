@@ -21,7 +21,6 @@ struct candidate {
     const char *globals[VARIANT_GLOBALS];
     struct kg_bytes code; /* what is loaded: cubin, or PTX on the software GPU; bytes_free */
     int compiler_version;
-    uint32_t registers, local_bytes, static_shared; /* of code, as the driver reports */
 };
 
 /* The outcome of verification: first gate that failed, or none. */
@@ -42,9 +41,14 @@ struct job {
     struct kg_signature signature;
     struct kg_id hardware, signature_key;
     struct store *store;
-    const char *dir;                /* cache folder */
-    const char *const *param_names; /* names p0, p1, … or as the reply gives them */
+    const char *dir; /* cache folder */
 };
+
+/* What a job is about, without a store: job_open reads the capture and makes its signature and
+ * keys, job_model finds the code and the kernel in it. Free by job_close, also after a failure. */
+kg_status job_open(struct job *job, const char *capture_path);
+kg_status job_model(struct job *job);
+void job_close(struct job *job);
 
 /* ---- makers ------------------------------------------------------------------------------------
  */

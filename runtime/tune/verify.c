@@ -494,11 +494,10 @@ static kg_status say_end(struct trial *trial, kg_status status, const char *gate
     const struct timing *timing = trial->chosen ? trial->chosen : &trial->warm;
     json_object_set_new(trial->evidence, "gate", json_string(gate ? gate : ""));
     json_t *end =
-        json_pack("{si ss ss sf sf sf sf sf si sO}", "status", (int)status, "gate",
-                  gate ? gate : "", "reason", status == KG_OK ? "" : trial->reason, "original_ns",
+        json_pack("{si ss ss sf sf sf sf sf sO}", "status", (int)status, "gate", gate ? gate : "",
+                  "reason", status == KG_OK ? "" : trial->reason, "original_ns",
                   timing->original_ns, "variant_ns", timing->variant_ns, "ratio", timing->ratio,
-                  "low", timing->low, "high", timing->high, "registers",
-                  (int)trial->device->footprint[VARIANT].registers, "evidence", trial->evidence);
+                  "low", timing->low, "high", timing->high, "evidence", trial->evidence);
     char *text = end ? json_dumps(end, JSON_COMPACT) : NULL;
     json_decref(end);
     bool good = text && write_all(trial->lines, "end ", 4) &&
@@ -528,14 +527,12 @@ kg_status trial_run(struct trial *trial)
 /* ---- the parent's side -------------------------------------------------------------------------
  */
 
-kg_status verify_candidate(struct job *job, const struct candidate *candidate, struct verdict *out)
+static kg_status replay_all(struct job *job, const struct candidate *candidate, unsigned runs,
+                            struct verdict *out)
 {
     struct replay_run run;
     bool ended;
-    kg_status status = admit(job, candidate, out);
-    if (status != KG_OK)
-        return status;
-    status = replay_begin(job, candidate, 0, &run);
+    kg_status status = replay_begin(job, candidate, runs, &run);
     if (status != KG_OK) {
         verdict_set(out, status, "replay", "the replay could not be started");
         return status;
@@ -545,17 +542,14 @@ kg_status verify_candidate(struct job *job, const struct candidate *candidate, s
     return status;
 }
 
+kg_status verify_candidate(struct job *job, const struct candidate *candidate, struct verdict *out)
+{
+    kg_status status = admit(job, candidate, out);
+    return status == KG_OK ? replay_all(job, candidate, 0, out) : status;
+}
+
 kg_status replay_original(struct job *job, unsigned runs, struct verdict *out)
 {
-    struct replay_run run;
-    bool ended;
     *out = (struct verdict){0};
-    kg_status status = replay_begin(job, NULL, runs ? runs : 1, &run);
-    if (status != KG_OK) {
-        verdict_set(out, status, "replay", "the replay could not be started");
-        return status;
-    }
-    status = replay_wait(&run, NULL, out, &ended);
-    replay_end(&run);
-    return status;
+    return replay_all(job, NULL, runs ? runs : 1, out);
 }

@@ -11,23 +11,7 @@ static char program[KG_PATH];
 static bool open_job(struct job *job, const char *path)
 {
     *job = (struct job){.dir = dir};
-    if (path_make(job->capture_path, "%s", path) != KG_OK ||
-        capture_read(path, &job->capture) != KG_OK ||
-        capture_signature(&job->capture, &job->signature) != KG_OK)
-        return false;
-    bool soft = !strcmp(job->capture.hardware.vendor, "softgpu");
-    return image_select(job->capture.image, job->capture.image_size, job->capture.hardware.arch,
-                        soft, &job->image) == KG_OK &&
-           kernel_model_make(&job->image, "k", &job->model) == KG_OK;
-}
-
-static void close_job(struct job *job)
-{
-    kernel_model_free(&job->model);
-    image_code_free(&job->image);
-    signature_free(&job->signature);
-    capture_free(&job->capture);
-    arena_free(&job->arena);
+    return job_open(job, path) == KG_OK && job_model(job) == KG_OK;
 }
 
 /* ---- cases -------------------------------------------------------------------------------------
@@ -142,7 +126,7 @@ int main(int argc, char **argv)
             continue;
         original_alone(&job);
         variants(&job, in_place);
-        close_job(&job);
+        job_close(&job);
     }
     char command[KG_PATH + 16];
     snprintf(command, sizeof command, "rm -r %s", dir);
