@@ -299,6 +299,22 @@ static bool say(json_t *messages, const char *role, const char *text)
     return !json_array_append_new(messages, json_pack("{s:s, s:s}", "role", role, "content", text));
 }
 
+/* Cuts out the values of a wrong result, as difference_text writes them: ": 0x… instead of 0x… (as
+ * float …; block N …)". What stood in the program's memory stays on this machine; where it stood,
+ * and the block, may go. */
+static void hide_values(char *text)
+{
+    for (char *from; (from = strstr(text, ": 0x")); text = from) {
+        char *to = from + 2 + strcspn(from + 2, " ,\n");
+        if (!strncmp(to, " instead of ", 12)) {
+            char *block = strstr(to, "; block ");
+            to += strcspn(to, ")\n");
+            to = block && block < to ? block : to + (*to == ')');
+        }
+        memmove(from, to, strlen(to) + 1);
+    }
+}
+
 /* The compiler's words as part of a JSON text: a cut character is no UTF-8. */
 static char *plain(struct job *job, const char *message)
 {
@@ -310,6 +326,8 @@ static char *plain(struct job *job, const char *message)
     for (char *c = copy; c && *c; c++)
         if ((unsigned char)*c > 0x7e || ((unsigned char)*c < 0x20 && *c != '\n' && *c != '\t'))
             *c = '?';
+    if (copy)
+        hide_values(copy);
     return copy;
 }
 

@@ -49,7 +49,10 @@ static void act_conversation(void)
     CHECK(ask(&b, 1, &a, "candidate.cu(3): error: \"nonsense\" \303 is undefined\n   here") ==
           KG_BAD_INPUT);
     CHECK(has(b.note, "no ```json"));
-    CHECK(ask(&c, 2, &b, b.note) == KG_OK && !strcmp(c.entry, "third"));
+    CHECK(ask(&c, 2, &b,
+              "no ```json, compare: wrong result at parameter 1 + 64: 0x3f8ccccd instead of "
+              "0x40000000 (as float 1.1 instead of 2; block 7 if each thread has one)") == KG_OK &&
+          !strcmp(c.entry, "third"));
     CHECK(ask(&d, 3, &c, "still wrong") == KG_NO_CANDIDATE);
     CHECK(ask(&d, 1, NULL, "wrong") == KG_NO_CANDIDATE && ask(&d, 1, &a, NULL) == KG_NO_CANDIDATE);
     CHECK(openai_make(&job, "", 1, 0, NULL, NULL, &d) == KG_NO_CANDIDATE);
@@ -310,6 +313,10 @@ static void conversation_check(const struct http_record *records)
                      "candidate.cu(3): error: \"nonsense\" ? is undefined\n   here"));
     CHECK(message_is(&records[2], 1, 3, "assistant", "int second;") &&
           message_is(&records[2], 2, 3, "user", "no ```json"));
+    /* what stood in memory is not told, only where */
+    CHECK(message_is(&records[2], 2, 3, "user",
+                     "wrong result at parameter 1 + 64; block 7 if each thread has one)"));
+    CHECK(!has(records[2].body, "3f8ccccd") && !has(records[2].body, "instead of"));
 }
 
 static void play(const struct scene *scene)
