@@ -157,7 +157,11 @@ static inline void fixture_device(char **argv)
         return;
     if (access(BUILD_DIR "/softgpu/libcuda.so.1", R_OK))
         SKIP("the software GPU is not built");
-    setenv("LD_LIBRARY_PATH", BUILD_DIR "/softgpu", 1);
+    const char *others = getenv("LD_LIBRARY_PATH"); /* there may be NVRTC and nvJitLink */
+    char libraries[8192];
+    snprintf(libraries, sizeof libraries, "%s%s%s", BUILD_DIR "/softgpu", others ? ":" : "",
+             others ? others : "");
+    setenv("LD_LIBRARY_PATH", libraries, 1);
     setenv("KGENRT_TEST_INSIDE", "1", 1);
     execv("/proc/self/exe", argv);
     perror("exec");
