@@ -98,12 +98,9 @@ static void add_worker(struct words *words, const json_t *kernel, const json_t *
 static const struct {
     const char *key, *text;
 } refusals[] = {
-    {"shape", "another grid, block or shared memory size than verified"},
-    {"scalar", "another value of a scalar than verified"},
-    {"alignment", "a pointer less aligned than verified"},
-    {"overlap", "buffers that overlap in another way than verified"},
-    {"attributes", "launch attributes, or another context"},
-    {"error", "the driver refused the variant: it was dropped"},
+#define REFUSAL(name, key, text) {key, text},
+#include "app/refusal.def"
+#undef REFUSAL
 };
 
 static const char *refusal_text(const char *key)

@@ -19,15 +19,11 @@
 
 /* Why a launch of a kernel that has variants got the original. */
 enum refusal {
-    REFUSED_SHAPE,      /* grid, block or shared memory was not verified */
-    REFUSED_SCALAR,     /* a pinned scalar has another value */
-    REFUSED_ALIGNMENT,  /* a pointer is less aligned than in the capture */
-    REFUSED_OVERLAP,    /* pointers' reach overlaps in another way than verified */
-    REFUSED_ATTRIBUTES, /* launch attributes (cuLaunchKernelEx) that no variant was verified for */
-    REFUSED_ERROR,      /* launching the variant failed: it was dropped */
+#define REFUSAL(name, key, text) REFUSED_##name,
+#include "app/refusal.def"
+#undef REFUSAL
     REFUSAL_COUNT
 };
-extern const char *const refusal_texts[REFUSAL_COUNT];
 
 /* One verified variant, ready to launch. Immutable once published. */
 struct swap_entry {

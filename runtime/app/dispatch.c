@@ -6,15 +6,6 @@
 
 #include <string.h>
 
-const char *const refusal_texts[REFUSAL_COUNT] = {
-    [REFUSED_SHAPE] = "another grid, block or shared memory size",
-    [REFUSED_SCALAR] = "another value of a pinned scalar",
-    [REFUSED_ALIGNMENT] = "a pointer that is less aligned",
-    [REFUSED_OVERLAP] = "pointers that overlap in another way",
-    [REFUSED_ATTRIBUTES] = "launch attributes or another context",
-    [REFUSED_ERROR] = "the driver refused the variant",
-};
-
 enum { CONTEXTS_KNOWN = 16 };
 
 static atomic_bool several_contexts; /* for good: a reader must not see it come and go */

@@ -134,9 +134,9 @@ static const char *const state_names[] = {
     [KERNEL_SWAPPED] = "swapped", [KERNEL_JUDGED] = "judged",
 };
 static const char *const refusal_keys[] = {
-    [REFUSED_SHAPE] = "shape",           [REFUSED_SCALAR] = "scalar",
-    [REFUSED_ALIGNMENT] = "alignment",   [REFUSED_OVERLAP] = "overlap",
-    [REFUSED_ATTRIBUTES] = "attributes", [REFUSED_ERROR] = "error",
+#define REFUSAL(name, key, text) key,
+#include "app/refusal.def"
+#undef REFUSAL
 };
 
 static void put_id(struct jout *out, const struct kg_id *id)
