@@ -103,9 +103,11 @@ void check_environment(struct doctor *doctor)
     if (options_mode() == KG_MODE_OFF && strcmp(options()->mode, "off"))
         finding(doctor, LEVEL_FAIL, "environment", "correct or unset KGENRT_MODE",
                 "KGENRT_MODE='%s' is no mode: kgenrt is off", options()->mode);
-    if (strncmp(options()->accuracy, "rel:", 4) && strcmp(options()->accuracy, "bitwise"))
+    double relative;
+    if (!accuracy_relative(options()->accuracy, &relative))
         finding(doctor, LEVEL_FAIL, "environment", "correct or unset KGENRT_ACCURACY",
-                "KGENRT_ACCURACY='%s' is neither bitwise nor rel:X", options()->accuracy);
+                "KGENRT_ACCURACY='%s' is neither bitwise nor rel:X with 0 < X < 1",
+                options()->accuracy);
 }
 
 /* ---- the cache ------------------------------------------------------------------------------- */
@@ -137,7 +139,7 @@ static bool check_folder(struct doctor *doctor, const char *dir)
                 dir);
         return false;
     }
-    if ((info.st_uid != geteuid() && info.st_uid) || info.st_mode & 022) {
+    if (!stat_trusted(&info)) {
         finding(doctor, LEVEL_FAIL, "cache",
                 "make it yours (chown) and closed to others (chmod 700): code from it runs in your "
                 "programs",

@@ -1,11 +1,7 @@
 /* The store as JSON: what list, show and status look through. */
 #include "cli.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 static bool add_variant(void *self, const struct kg_variant *variant, bool best)
 {
@@ -66,14 +62,7 @@ static void add_devices(json_t *stored)
 static bool worker_runs(const char *dir)
 {
     char path[KG_PATH];
-    if (path_make(path, "%s/worker.lock", dir) != KG_OK)
-        return false;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    bool runs = flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
-    close(fd); /* and with it our lock */
-    return runs;
+    return path_make(path, "%s/worker.lock", dir) == KG_OK && file_locked(path);
 }
 
 json_t *stored_read(const char *dir)
