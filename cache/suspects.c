@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -56,10 +57,11 @@ static bool learn(const char *at, uint64_t time, struct suspects *out)
     return out->variant_count + out->snapshot_count > before;
 }
 
-/* 0: its process lives, or it is no recorder; else its time. */
-static uint64_t learn_file(int folder, const char *name, struct suspects *out, bool *unclean)
+/* 0: its process lives, or it is no recorder; else its time. text: room for the beginning, not on
+ * the stack, which may be that of a small thread of the app. */
+static uint64_t learn_file(int folder, const char *name, char *text, struct suspects *out,
+                           bool *unclean)
 {
-    char text[BEGINNING + 1];
     struct stat info;
     uint64_t time = 0;
     int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -85,15 +87,17 @@ void suspects_read(const char *dir, struct suspects *out,
     if (path_make(path, "%s/flight", dir) != KG_OK)
         return;
     DIR *list = opendir(path);
-    for (struct dirent *e; list && (e = readdir(list));) {
+    char *text = malloc(BEGINNING + 1);
+    for (struct dirent *e; list && text && (e = readdir(list));) {
         size_t length = strlen(e->d_name);
         bool unclean = false;
         if (length < 5 || strcmp(e->d_name + length - 4, ".kgf"))
             continue;
-        uint64_t time = learn_file(dirfd(list), e->d_name, out, &unclean);
+        uint64_t time = learn_file(dirfd(list), e->d_name, text, out, &unclean);
         if (time && each)
             each(self, e->d_name, time, unclean);
     }
+    free(text);
     if (list)
         closedir(list);
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -48,7 +49,8 @@ static struct {
 /* ---- the pinned memory --------------------------------------------------------------------------
  */
 
-/* Memory that this process may have: the machine's, or its control group's (version 2 or 1). */
+/* Memory that this process may have: the machine's, its control group's (version 2 or 1), or what
+ * its limit on addresses leaves. */
 static uint64_t memory_limit(void)
 {
     static const char *const files[] = {"/sys/fs/cgroup/memory.max",
@@ -62,6 +64,9 @@ static uint64_t memory_limit(void)
         if (file)
             fclose(file);
     }
+    struct rlimit space;
+    if (!getrlimit(RLIMIT_AS, &space) && space.rlim_cur < limit)
+        limit = space.rlim_cur;
     return limit;
 }
 
