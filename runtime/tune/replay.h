@@ -77,8 +77,8 @@ kg_status memory_global(struct replay_memory *memory, const char *name, uint64_t
 kg_status memory_create(struct replay_memory *memory);
 void memory_free(struct replay_memory *memory);
 
-/* out = pristine with every poisoned byte replaced by random bytes of seed; inverted: by their
- * complements. */
+/* out = pristine with every poisoned byte replaced by random bytes of seed (of an odd one by
+ * unremarkable floats); inverted: by their complements. */
 void memory_state(const struct replay_memory *memory, uint64_t seed, bool inverted,
                   unsigned char *out);
 /* out = what must stand in memory after a right launch on memory_state(seed). */

@@ -49,7 +49,7 @@ static const struct reply hostile[] = {
     {"past", "memory", "n", "2 * x[i] + 1", "if (i == 5) y[n + 100] = 0;"},
     {"endless", "deadline", "n", "2 * x[i] + 1", "while (n > 0) y[i] = y[i] + 1;"},
     {"nothing", "poison", "0", "2 * x[i] + 1", ""},
-    {"illegal", "fault", "n", "2 * x[i] + 1", "if (i == 5) *(float *)64 = 0;"},
+    {"illegal", "fault", "n", "2 * x[i] + 1", "if (i == 5) y[(size_t)1 << 42] = 0;"},
 };
 enum { HOSTILE = sizeof hostile / sizeof *hostile };
 

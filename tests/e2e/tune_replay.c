@@ -88,7 +88,8 @@ static void variants(struct job *job, bool in_place)
          unwritten,
          "parameter 1 + 0"},
         {"illegal address",
-         {.after = "\tmov.u64 %rd9, 64;\n\tst.global.f32 [%rd9], %f3;\n"},
+         {.after = "\tmov.u64 %rd9, 17592186044416;\n\tadd.s64 %rd9, %rd7, %rd9;\n"
+                   "\tst.global.f32 [%rd9], %f3;\n"},
          KG_REFUSED,
          "fault",
          "ILLEGAL_ADDRESS"},

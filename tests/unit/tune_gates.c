@@ -177,13 +177,15 @@ static void trusts_first(const float *x, float *y)
             memcpy(y + i, right + i, 50 * sizeof *y);
 }
 
-/* … where what it finds looks like results: all of one small range. */
+/* … where what it finds looks like results: all of one small range, of both signs. */
 static void trusts_plausible(const float *x, float *y)
 {
-    int plausible = 0;
-    for (int i = 0; i < N; i++)
+    int plausible = 0, negative = 0;
+    for (int i = 0; i < N; i++) {
         plausible += y[i] > -2000 && y[i] < 2000 && y[i] != 0;
-    if (plausible < N - 100)
+        negative += y[i] < 0;
+    }
+    if (plausible < N - 100 || negative < N / 4)
         base(x, y);
 }
 
