@@ -221,7 +221,7 @@ static kg_status best_walk(const struct snapshot *snapshot, struct store_key *pr
     code = mdb_cursor_open(txn, snapshot->databases[DB_best], &cursor);
     if (!code)
         code = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
-    while (!code && key.mv_size == 3 * KG_ID_BYTES &&
+    while (!code && key.mv_size == 3 * sizeof(struct kg_id) &&
            !memcmp(key.mv_data, prefix->bytes, prefix->size) && row(self, &key, &value))
         code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
     if (cursor)

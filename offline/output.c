@@ -60,7 +60,9 @@ int failed(const char *format, ...)
 
 json_t *json_text(const char *text)
 {
-    json_t *good = json_string(text ? text : "");
+    if (!text)
+        text = "";
+    json_t *good = json_string(text);
     if (good)
         return good;
     char *copy = strdup(text); /* no UTF-8: a path or a reply */

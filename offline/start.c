@@ -78,8 +78,7 @@ static kg_status start_program(struct watch *watch, int *code)
     if (watch->program < 0)
         error = errno;
     close(pipes[1]);
-    ssize_t got = 0;
-    while (watch->program > 0 && (got = read(pipes[0], &error, sizeof error)) < 0 && errno == EINTR)
+    while (watch->program > 0 && read(pipes[0], &error, sizeof error) < 0 && errno == EINTR)
         ;
     close(pipes[0]);
     if (!error)

@@ -57,10 +57,13 @@ static uint64_t memory_limit(void)
                                         "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
     uint64_t limit = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     for (int i = 0; i < 2; i++) {
-        unsigned long long group;
+        char text[32] = "", *end;
         FILE *file = fopen(files[i], "re");
-        if (file && fscanf(file, "%llu", &group) == 1 && group < limit) /* "max" is no number */
-            limit = group;
+        if (file && fgets(text, sizeof text, file)) {
+            unsigned long long group = strtoull(text, &end, 10);
+            if (end != text && group < limit) /* "max" is no number */
+                limit = group;
+        }
         if (file)
             fclose(file);
     }
@@ -189,9 +192,10 @@ static const char *global_add(const struct kernel *kernel, const struct kernel_g
     if (result != CUDA_SUCCESS || !size)
         return NULL;
     uint32_t region = region_add(CAPTURE_GLOBAL, address, address, size);
-    if (region == REGIONS || strlen(global->name) >= sizeof job.regions[region].name)
+    size_t length = strlen(global->name);
+    if (region == REGIONS || length >= sizeof job.regions[region].name)
         return "it uses too many module variables, or one with a very long name";
-    strcpy(job.regions[region].name, global->name);
+    memcpy(job.regions[region].name, global->name, length + 1);
     return NULL;
 }
 

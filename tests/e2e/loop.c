@@ -38,16 +38,14 @@ static long refused(json_t *one)
     return sum;
 }
 
-/* How long a run must be for its swap to come well before its traps. Where the clock is not the
- * device's: by what a worker needs for a verdict on this machine, in this build, now. */
+/* How long a run must be for its swap to come well before its traps. */
 static double enough(const char *sample)
 {
     if (e2e_gpu)
         return 40;
     e2e_fresh_cache();
-    double took = e2e_worked(e2e_captured(e2e_sample(sample), NULL), e2e_replies(sample));
+    double took = e2e_verdict_seconds(e2e_captured(e2e_sample(sample), NULL), sample);
     e2e_remove_cache();
-    fprintf(stderr, "%s: a verdict takes %.1f s\n", sample, took);
     return 16 + 5 * took;
 }
 

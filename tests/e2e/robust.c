@@ -183,10 +183,10 @@ static void no_worker(void)
 int main(int argc, char **argv)
 {
     e2e_begin(argc, argv);
+    double verdict = e2e_verdict_seconds(e2e_captured(e2e_sample(SAMPLE), NULL), SAMPLE);
     e2e_remove_cache();
-    bool slow = *PRELOAD_FIRST; /* instrumented */
-    shortly = slow ? "10" : "4";
-    long_enough = e2e_gpu ? "18" : slow ? "40" : "10";
+    shortly = e2e_text("%.0f", 3 + verdict);
+    long_enough = e2e_gpu ? "18" : e2e_text("%.0f", 7 + 4 * verdict);
     broken_caches();
     garbage_reply();
     no_worker();
