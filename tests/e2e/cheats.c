@@ -1,4 +1,4 @@
-/* Seven hostile replies against each of two kernels (tests/cheats): each is refused by the gate
+/* Nine hostile replies against each of two kernels (tests/cheats): each is refused by the gate
  * named here, with a reason that `kgenrt show` prints; nothing is published. One real launch is
  * captured from each sample, and a worker gets it with the hostile replies as its maker. With the
  * second argument, a gate's name, that gate is switched off: the test must then fail, which is what
@@ -10,12 +10,14 @@ static const struct {
     const char *gates; /* that may refuse it, by comma: the first that can see it does */
 } cheats[] = {
     {"block_wrong", "poison,compare"},
+    {"borrows_input", "admission"},
     {"does_nothing", "poison,compare"},
     {"endless_loop", "deadline"},
     {"illegal_address", "fault"},
     {"missing_tail", "poison,compare"},
     {"off_by_one", "poison,compare"},
     {"past_end", "memory"},
+    {"trusts_result", "stale"},
 };
 
 static bool listed(const char *gate, const char *gates)
