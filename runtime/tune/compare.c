@@ -1,5 +1,6 @@
 /* Comparing images: bitwise, or within a relative error per element where that was asked for.
  * Pure functions over bytes; no device. */
+#include "code/ptx.h"
 #include "tune/replay.h"
 
 #include <math.h>
@@ -107,55 +108,110 @@ void difference_text(const struct replay_memory *memory, const unsigned char *go
 /* ---- what the original stores ------------------------------------------------------------------
  */
 
-/* The type that a register gets by its last definition before `limit`, an instruction
- * "op.type %reg, …"; movs are followed. Textual: a doubt gives ELEMENT_BITS. */
-static enum element defined_as(const char *start, const char *limit, const char *name,
-                               unsigned depth)
+/* Of one entry; a doubt gives ELEMENT_BITS. */
+struct typing {
+    const struct ptx_func *func;
+    unsigned work; /* instructions looked at, in all */
+};
+enum { WORK_MAX = 2000000, DEEPEST = 8 };
+
+static enum element element_of(unsigned type)
 {
-    size_t length = strcspn(name, ",; \t}\n");
-    const char *found = NULL;
-    for (const char *p = start; (p = memmem(p, (size_t)(limit - p), name, length)); p += length) {
-        const char *line = p;
-        while (line > start && line[-1] != '\n')
-            line--;
-        line += strspn(line, " \t");
-        size_t op = strcspn(line, " \t");
-        if (p[length] == ',' && line + op + strspn(line + op, " \t") == p)
-            found = line;
-    }
-    if (!found || depth > 8)
-        return ELEMENT_BITS;
-    char op[64];
-    snprintf(op, sizeof op, "%.*s", (int)strcspn(found, " \t"), found);
-    const char *type = strrchr(op, '.');
-    if (!strncmp(op, "mov.", 4)) {
-        const char *source = strchr(found, ',') + 1;
-        source += strspn(source, " \t");
-        if (*source == '%')
-            return defined_as(start, found, source, depth + 1);
-    }
-    if (!strncmp(op, "ld.", 3) || !type)
-        return ELEMENT_BITS; /* moved, not computed: compared by bits unless typed below */
-    return !strcmp(type, ".f32") ? ELEMENT_F32 : !strcmp(type, ".f64") ? ELEMENT_F64 : ELEMENT_BITS;
+    return type == PTX_TYPE_f32 ? ELEMENT_F32 : type == PTX_TYPE_f64 ? ELEMENT_F64 : ELEMENT_BITS;
 }
 
-/* Type of one store's registers: by the store's own type, else by their definitions. */
-static enum element stored_as(const char *start, const char *store)
+static bool holds(const struct ptx_operand *operand, uint32_t reg)
 {
-    char op[64];
-    snprintf(op, sizeof op, "%.*s", (int)strcspn(store, " \t"), store);
-    const char *type = strrchr(op, '.');
-    if (type && !strcmp(type, ".f32"))
-        return ELEMENT_F32;
-    if (type && !strcmp(type, ".f64"))
-        return ELEMENT_F64;
-    const char *end = strchr(store, ';'), *p = strchr(store, ']');
+    if (operand->kind == PTX_REG)
+        return operand->reg == reg;
+    for (uint32_t i = 0; operand->kind != PTX_ADDRESS && i < operand->part_count; i++)
+        if (operand->parts[i].kind == PTX_REG && operand->parts[i].reg == reg)
+            return true;
+    return false;
+}
+
+static bool defines(const struct ptx_instr *instr, uint32_t reg)
+{
+    for (unsigned i = 0; i < instr->operand_count; i++) {
+        char role = ptx_role(instr, i);
+        if ((role == 'd' || role == 'b' || instr->opaque) && holds(&instr->operands[i], reg))
+            return true;
+    }
+    return false;
+}
+
+static enum element register_type(struct typing *typing, uint32_t reg, unsigned depth);
+
+/* The type that this instruction gives its result: the first that it names. */
+static enum element result_type(struct typing *typing, const struct ptx_instr *instr,
+                                unsigned depth)
+{
+    const struct ptx_form *form = instr->form;
+    bool plain = instr->operand_count == 2 && instr->operands[0].kind == PTX_REG;
+    if (form->op == PTX_OP_mov && plain && instr->operands[1].kind == PTX_REG)
+        return register_type(typing, instr->operands[1].reg, depth + 1);
+    if (instr->opaque || form->op == PTX_OP_mov || ptx_effects(instr) & (PTX_READS | PTX_CALLS))
+        return ELEMENT_BITS; /* moved, not computed: compared by bits unless the store says */
+    return form->type_count ? element_of(form->types[0]) : ELEMENT_BITS;
+}
+
+/* All definitions of a register must agree, wherever they stand. */
+static enum element register_type(struct typing *typing, uint32_t reg, unsigned depth)
+{
     enum element all = ELEMENT_BITS;
     bool any = false;
-    if (!end || !p)
+    if (depth > DEEPEST || reg == PTX_NO_REG)
         return ELEMENT_BITS;
-    for (; (p = strchr(p, '%')) && p < end; p++) {
-        enum element one = defined_as(start, store, p, 0);
+    for (uint32_t i = 0; i < typing->func->instr_count; i++) {
+        const struct ptx_instr *instr = &typing->func->instrs[i];
+        if (typing->work++ > WORK_MAX)
+            return ELEMENT_BITS;
+        if (!defines(instr, reg))
+            continue;
+        enum element one = result_type(typing, instr, depth);
+        if (one == ELEMENT_BITS || (any && one != all))
+            return ELEMENT_BITS;
+        all = one;
+        any = true;
+    }
+    return all;
+}
+
+/* Type of what a store stores: its own, else that of all its registers. */
+static enum element stored_type(struct typing *typing, const struct ptx_instr *store)
+{
+    const struct ptx_operand *value = &store->operands[1];
+    enum element named = store->form->type_count ? element_of(store->form->types[0]) : ELEMENT_BITS;
+    if (named != ELEMENT_BITS || store->operand_count < 2)
+        return named;
+    if (value->kind == PTX_REG)
+        return register_type(typing, value->reg, 0);
+    enum element all = ELEMENT_BITS;
+    for (uint32_t i = 0; value->kind == PTX_VECTOR && i < value->part_count; i++) {
+        const struct ptx_operand *part = &value->parts[i];
+        enum element one =
+            part->kind == PTX_REG ? register_type(typing, part->reg, 0) : ELEMENT_BITS;
+        if (one == ELEMENT_BITS || (i && one != all))
+            return ELEMENT_BITS;
+        all = one;
+    }
+    return all;
+}
+
+static enum element element_of_func(struct typing *typing)
+{
+    enum element all = ELEMENT_BITS;
+    bool any = false;
+    for (uint32_t i = 0; i < typing->func->instr_count; i++) {
+        const struct ptx_instr *instr = &typing->func->instrs[i];
+        enum ptx_space space = instr->form->space;
+        if (instr->form->op == PTX_OP_st &&
+            (space == PTX_SPACE_shared || space == PTX_SPACE_local || space == PTX_SPACE_param))
+            continue;
+        uint32_t effects = ptx_effects(instr);
+        if (!(effects & (PTX_WRITES | PTX_CALLS | PTX_WORST)))
+            continue;
+        enum element one = instr->form->op == PTX_OP_st ? stored_type(typing, instr) : ELEMENT_BITS;
         if (one == ELEMENT_BITS || (any && one != all))
             return ELEMENT_BITS;
         all = one;
@@ -166,31 +222,14 @@ static enum element stored_as(const char *start, const char *store)
 
 enum element element_of_ptx(const char *ptx, const char *entry)
 {
-    const char *start = ptx;
-    size_t length = strlen(entry);
-    while ((start = strstr(start, ".entry"))) {
-        start += 6;
-        start += strspn(start, " \t\n");
-        if (!strncmp(start, entry, length) && strchr("( \t\n", start[length]))
-            break;
-    }
-    const char *end = start ? strstr(start, "\n}") : NULL;
-    enum element all = ELEMENT_BITS;
-    bool any = false;
-    if (!end || !length)
+    struct ptx_module module;
+    char error[128];
+    enum element found = ELEMENT_BITS;
+    if (ptx_parse(ptx, strlen(ptx), &module, error, sizeof error) != KG_OK)
         return ELEMENT_BITS;
-    for (const char *p = start; (p = strpbrk(p, "sarc")) && p < end; p++) {
-        if (p[-1] != '\t' && p[-1] != ' ' && p[-1] != '\n')
-            continue;
-        if (!strncmp(p, "atom.", 5) || !strncmp(p, "red.", 4) || !strncmp(p, "call", 4))
-            return ELEMENT_BITS;
-        if (strncmp(p, "st.", 3) || !strncmp(p, "st.shared", 9) || !strncmp(p, "st.local", 8))
-            continue;
-        enum element one = stored_as(start, p);
-        if (one == ELEMENT_BITS || (any && one != all))
-            return ELEMENT_BITS;
-        all = one;
-        any = true;
-    }
-    return all;
+    struct typing typing = {.func = ptx_find_func(&module, entry)};
+    if (typing.func && typing.func->entry && typing.func->defined)
+        found = element_of_func(&typing);
+    ptx_module_free(&module);
+    return found;
 }

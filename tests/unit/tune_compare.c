@@ -80,29 +80,42 @@ static void accuracies(void)
         CHECK(accuracy_parse(bad[i], &a) == KG_BAD_INPUT);
 }
 
+#define PTX_HEAD ".version 8.0\n.target sm_90\n.address_size 64\n"
+#define ENTRY(name)                                                                                \
+    ".visible .entry " name "(.param .u64 p)\n{\n\t.reg .b32 %r<10>;\n\t.reg .b64 %rd<10>;\n"      \
+    "\t.reg .f32 %f<10>;\n\t.reg .pred %p<3>;\n"
+
 static void types(void)
 {
     static const char *const f32 =
-        ".visible .entry other(.param .u64 p)\n{\n\tst.global.u32 [%rd1], %r1;\n}\n"
-        ".visible .entry k(\n\t.param .u64 p\n)\n{\n\tfma.rn.f32 %r4, %r1, %r2, %r3;\n"
-        "\tmov.b32 \t%r5, %r4;\n\tst.global.b32 \t[%rd1], %r5;\n"
-        "\tadd.f32 %f1, %f2, %f3;\n\tst.global.v2.f32 [%rd2], {%f1, %f1};\n"
-        "\tst.shared.b32 [%r9], %r7;\n\tret;\n}\n";
+        PTX_HEAD ENTRY("other") "\tst.global.u32 [%rd1], %r1;\n}\n" ENTRY(
+            "k") "\tfma.rn.f32 %r4, %r1, %r2, %r3;\n"
+                 "\tmov.b32 \t%r5, %r4;\n\tst.global.b32 \t[%rd1], %r5;\n"
+                 "\tadd.f32 %f1, %f2, %f3;\n\tst.global.v2.f32 [%rd2], {%f1, %f1};\n"
+                 "\tst.shared.b32 [%r9], %r7;\n\tret;\n}\n";
     CHECK(element_of_ptx(f32, "k") == ELEMENT_F32);
     CHECK(element_of_ptx(f32, "other") == ELEMENT_BITS);
     CHECK(element_of_ptx(f32, "none") == ELEMENT_BITS);
-    CHECK(element_of_ptx(".entry k(\n){\n\tmul.f64 %rd3, %rd1, %rd2;\n\tst.global.v2.b64 [%rd9], "
-                         "{%rd3, %rd3};\n}\n",
-                         "k") == ELEMENT_F64);
-    CHECK(element_of_ptx(".entry k(\n){\n\tmul.f32 %r3, %r1, %r2;\n\tadd.s32 %r4, %r1, 1;\n"
-                         "\tst.global.v2.b32 [%rd9], {%r3, %r4};\n}\n",
-                         "k") == ELEMENT_BITS);
-    CHECK(element_of_ptx(".entry k(\n){\n\tld.global.b32 %r3, [%rd1];\n\tst.global.b32 [%rd9], "
-                         "%r3;\n}\n",
-                         "k") == ELEMENT_BITS);
-    CHECK(element_of_ptx(".entry k(\n){\n\tst.global.f32 [%rd9], %f3;\n\tred.global.add.u32 "
-                         "[%rd1], %r1;\n}\n",
-                         "k") == ELEMENT_BITS);
+    CHECK(element_of_ptx("nonsense", "none") == ELEMENT_BITS);
+#define TYPE(body) element_of_ptx(PTX_HEAD ENTRY("k") body "\tret;\n}\n", "k")
+    CHECK(TYPE("\tmul.f64 %rd3, %rd1, %rd2;\n\tst.global.v2.b64 [%rd9], {%rd3, %rd3};\n") ==
+          ELEMENT_F64);
+    CHECK(TYPE("\tmul.f32 %r3, %r1, %r2;\n\tadd.s32 %r4, %r1, 1;\n"
+               "\tst.global.v2.b32 [%rd9], {%r3, %r4};\n") == ELEMENT_BITS);
+    CHECK(TYPE("\tld.global.b32 %r3, [%rd1];\n\tst.global.b32 [%rd9], %r3;\n") == ELEMENT_BITS);
+    CHECK(TYPE("\tst.global.f32 [%rd9], %f3;\n\tred.global.add.u32 [%rd1], %r1;\n") ==
+          ELEMENT_BITS);
+    /* whole numbers made of floats are no floats */
+    CHECK(TYPE("\tcvt.rzi.s32.f32 %r3, %f1;\n\tst.global.b32 [%rd9], %r3;\n") == ELEMENT_BITS);
+    CHECK(TYPE("\tset.lt.u32.f32 %r3, %f1, %f2;\n\tst.global.b32 [%rd9], %r3;\n") == ELEMENT_BITS);
+    CHECK(TYPE("\tcvt.rn.f32.s32 %r3, %r1;\n\tst.global.b32 [%rd9], %r3;\n") == ELEMENT_F32);
+    /* nor what is a whole number on one of two ways, or in the first turn of a loop */
+    CHECK(TYPE("\tadd.s32 %r3, %r1, 1;\n\t@%p1 bra L;\n\tadd.f32 %r3, %r1, %r2;\nL:\n"
+               "\tst.global.b32 [%rd9], %r3;\n") == ELEMENT_BITS);
+    CHECK(TYPE("\tadd.f32 %r3, %r1, %r2;\nL:\n\tst.global.b32 [%rd9], %r3;\n"
+               "\tadd.s32 %r3, %r1, 1;\n\t@%p1 bra L;\n") == ELEMENT_BITS);
+    CHECK(TYPE("\tadd.f32 %r3, %r1, %r2;\n\tld.global.v2.b32 {%r4, %r3}, [%rd1];\n"
+               "\tst.global.b32 [%rd9], %r3;\n") == ELEMENT_BITS);
 }
 
 int main(void)
