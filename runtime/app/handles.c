@@ -6,7 +6,6 @@
 #include "kgenrt.h"
 
 enum { LEAST_SLOTS = 256 };
-#define QUIET_NS UINT64_C(10000000000) /* after that no reader stands in a replaced array */
 
 static struct handle_array *array_of(const struct handle_table *table)
 {

@@ -97,6 +97,14 @@ const struct kg_id *variants_snapshot(void); /* locked: id of the open one, or N
 void variants_open(void);     /* opens the current snapshot if it is another one; not locked */
 void variants_withdraw(void); /* locked: every original runs from now on */
 
+/* ---- tables.c -----------------------------------------------------------------------------------
+ */
+
+/* Locked, both. A table with copies of the entries, to be published; NULL when memory is out. It is
+ * never freed by hand: tables_free does, in the watcher, ten seconds after its kernel left it. */
+struct swap *table_make(struct kernel *kernel, const struct swap_entry *entries, unsigned count);
+void tables_free(void);
+
 /* ---- flight.c -----------------------------------------------------------------------------------
  */
 

@@ -11,7 +11,6 @@
 
 enum { MODULE_LIMIT = 16 << 20, DEVICES = 64 };
 #define IMAGES_LIMIT (UINT64_C(256) << 20) /* bytes of images that are kept in all */
-#define QUIET_NS UINT64_C(10000000000)     /* after that no launch holds a retired record */
 
 _Thread_local bool inside_kgenrt __attribute__((tls_model("initial-exec")));
 

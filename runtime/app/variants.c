@@ -1,8 +1,8 @@
 /* Snapshots and swapping: opens the current snapshot of this hardware, loads the variants of a
  * kernel at safe points, and publishes them as one immutable table by a release store. A variant
  * that does not fit the kernel, this driver, the wanted accuracy, or that was in use when a process
- * died, is left out with a note. Never loads code elsewhere than at a safe point, and never frees a
- * table that a launch may still read. */
+ * died, is left out with a note. Never loads code elsewhere than at a safe point. tables.c keeps
+ * the tables. */
 #include "app/inside.h"
 
 #include <pthread.h>
@@ -18,24 +18,12 @@ enum {
     PATIENCE_TICKS = 5, /* left to the app's own synchronizations before the watcher loads */
 };
 #define SAFE_POINT_NS UINT64_C(3000000) /* of work after the app's synchronization */
-#define QUIET_NS UINT64_C(10000000000)  /* no launch reads a replaced table after that */
-#define LOOKUP_NS UINT64_C(300000000)   /* spent in all on loading inside the app's look-ups */
-
-/* A published table, in front of its struct swap. */
-struct table {
-    struct table *next;
-    struct kernel *kernel;
-    CUcontext context;   /* that its variants were loaded in */
-    bool orphan;         /* the original's module died: so must its variants */
-    uint64_t retired_ns; /* seen replaced, dropped or orphaned; 0: in use */
-};
 
 /* All under records_lock. */
 static struct snapshot *snapshot;
 static uint32_t generation; /* 0: none was opened yet */
 static struct kg_id dropped[DROPPED];
 static unsigned dropped_count;
-static struct table *tables;     /* all that were published and not freed yet */
 static atomic_uint waiting;      /* kernels whose variants wait for a safe point */
 static atomic_bool have_kernels; /* the open snapshot has some */
 static unsigned patience;
@@ -230,119 +218,9 @@ static bool entry_load(const struct kernel *kernel, const struct kg_variant *var
     return false;
 }
 
-/* ---- tables -------------------------------------------------------------------------------------
+/* ---- publishing
+ * -----------------------------------------------------------------------------------
  */
-
-static size_t arrays_size(const struct kg_signature *s)
-{
-    return s->scalar_count * sizeof *s->scalars + s->pointer_count * sizeof *s->pointers +
-           s->overlap_count * sizeof *s->overlaps;
-}
-
-static void *array_move(char **free_space, const void *from, size_t size)
-{
-    char *to = *free_space;
-    if (size)
-        memcpy(to, from, size);
-    *free_space += size;
-    return to;
-}
-
-/* One block of memory: head, entries, and their signatures' arrays, whose items are multiples of 8
- * bytes. */
-static struct swap *table_make(struct kernel *kernel, const struct swap_entry *entries,
-                               unsigned count)
-{
-    size_t size = sizeof(struct table) + sizeof(struct swap) + count * sizeof *entries;
-    for (unsigned i = 0; i < count; i++)
-        size += arrays_size(&entries[i].signature);
-    struct table *table = malloc(size);
-    if (!table)
-        return NULL;
-    *table = (struct table){.next = tables, .kernel = kernel, .context = kernel->context};
-    tables = table;
-    struct swap *swap = (struct swap *)(table + 1);
-    swap->count = count;
-    char *space = (char *)&swap->entries[count];
-    for (unsigned i = 0; i < count; i++) {
-        struct swap_entry *e = &swap->entries[i];
-        *e = entries[i];
-        struct kg_signature *s = &e->signature;
-        s->pointers = array_move(&space, s->pointers, s->pointer_count * sizeof *s->pointers);
-        s->scalars = array_move(&space, s->scalars, s->scalar_count * sizeof *s->scalars);
-        s->overlaps = array_move(&space, s->overlaps, s->overlap_count * sizeof *s->overlaps);
-    }
-    return swap;
-}
-
-static struct swap *swap_in(struct table *table)
-{
-    return (struct swap *)(table + 1);
-}
-
-/* Whether another table has this library, too: a variant that stayed in use when its table was
- * replaced. */
-static bool library_elsewhere(const struct table *table, CUlibrary library)
-{
-    for (struct table *t = tables; t; t = t->next)
-        for (uint32_t i = 0; t != table && i < swap_in(t)->count; i++)
-            if (swap_in(t)->entries[i].library == library)
-                return true;
-    return false;
-}
-
-static bool context_alive(CUcontext context)
-{
-    for (int i = 0; i < CONTEXTS; i++)
-        if (atomic_load_explicit(&contexts[i].handle, memory_order_acquire) == context)
-            return context && !contexts[i].broken;
-    return false;
-}
-
-/* Unloads the variants of an original whose module died. Only these: a living program may have put
- * a variant that was replaced since into a graph of its own. False: not now, kernels are running.
- */
-static bool libraries_unload(struct table *table)
-{
-    CUcontext popped;
-    if (!context_alive(table->context) || !real.cuLibraryUnload)
-        return true; /* its code went with the context */
-    if (!hot_idle())
-        return false;
-    if (!real_ok(real.cuCtxPushCurrent_v2(table->context), "context of a variant"))
-        return true;
-    for (uint32_t i = 0; i < swap_in(table)->count; i++) {
-        CUlibrary library = swap_in(table)->entries[i].library;
-        if (!library_elsewhere(table, library))
-            (void)real_ok(real.cuLibraryUnload(library), "unloading a variant");
-    }
-    (void)real.cuCtxPopCurrent_v2(&popped);
-    return true;
-}
-
-/* Frees the tables that no launch has been able to find for more than ten seconds: their kernel has
- * left them, or its module died. A kernel's record is never freed, and forgets its table when it is
- * used for another kernel. */
-static void tables_free(void)
-{
-    uint64_t now = now_ns();
-    for (struct table **link = &tables, *t; (t = *link);) {
-        bool in_use = atomic_load_explicit(&t->kernel->swap, memory_order_relaxed) == swap_in(t);
-        t->orphan |= t->kernel->retired_ns != 0;
-        bool left = t->orphan || !in_use;
-        if (!left || !t->retired_ns || now - t->retired_ns <= QUIET_NS ||
-            (t->orphan && !libraries_unload(t))) {
-            if (left && !t->retired_ns)
-                t->retired_ns = now;
-            link = &t->next;
-            continue;
-        }
-        if (in_use)
-            atomic_store_explicit(&t->kernel->swap, NULL, memory_order_relaxed);
-        *link = t->next;
-        free(t);
-    }
-}
 
 static void publish(struct kernel *kernel, struct swap *swap)
 {

@@ -267,20 +267,8 @@ static CUresult fill_plane(uint64_t to, size_t pitch, uint32_t value, size_t wid
                 NULL, per_thread, true);
 }
 
-/* ---- the calls, each in both stream forms: `own` says whether 0 is the thread's own stream ----
+/* ---- the calls --------------------------------------------------------------------------------
  */
-
-#define CALL(name, suffix, parameters, action)                                                     \
-    CUresult name parameters                                                                       \
-    {                                                                                              \
-        enum { own = false };                                                                      \
-        return action;                                                                             \
-    }                                                                                              \
-    CUresult name##suffix parameters                                                               \
-    {                                                                                              \
-        enum { own = true };                                                                       \
-        return action;                                                                             \
-    }
 
 CALL(cuMemcpy, _ptds, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount),
      copy_line(dst, src, ByteCount, 0, NULL, own, true))

@@ -279,4 +279,18 @@ CUresult function_attribute(const struct function *function, CUfunction_attribut
 CUresult function_blocks(const struct function *function, uint64_t threads, uint64_t shared,
                          int *blocks);
 
+/* Both stream forms of a call: CALL(name, suffix of the second form, parameters, what to do; `own`
+ * says whether 0 is the thread's own default stream). */
+#define CALL(name, suffix, parameters, action)                                                     \
+    CUresult name parameters                                                                       \
+    {                                                                                              \
+        enum { own = false };                                                                      \
+        return action;                                                                             \
+    }                                                                                              \
+    CUresult name##suffix parameters                                                               \
+    {                                                                                              \
+        enum { own = true };                                                                       \
+        return action;                                                                             \
+    }
+
 #endif

@@ -205,20 +205,6 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
     return CUDA_SUCCESS;
 }
 
-/* Both stream forms of each call: CALL(name, suffix of the second form, parameters, what to do;
- * `own` says whether 0 is the thread's own default stream). */
-#define CALL(name, suffix, parameters, action)                                                     \
-    CUresult name parameters                                                                       \
-    {                                                                                              \
-        enum { own = false };                                                                      \
-        return action;                                                                             \
-    }                                                                                              \
-    CUresult name##suffix parameters                                                               \
-    {                                                                                              \
-        enum { own = true };                                                                       \
-        return action;                                                                             \
-    }
-
 CALL(cuStreamQuery, _ptsz, (CUstream hStream), query(hStream, own))
 CALL(cuStreamSynchronize, _ptsz, (CUstream hStream), synchronize(hStream, own))
 CALL(cuStreamWaitEvent, _ptsz, (CUstream hStream, CUevent hEvent, unsigned int Flags),

@@ -3,7 +3,7 @@
 #include "app_fixture.h"
 #include "cache_fixture.h"
 
-#include "app/variants.c" /* whose clock the tests turn back */
+#include "app/tables.c" /* whose clock the tests turn back */
 
 static struct store *store;
 static struct kg_id key;
