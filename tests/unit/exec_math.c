@@ -5,13 +5,13 @@
 #include <math.h>
 
 /* Each expression of x is compiled by nvcc and by the C compiler. */
+/* clang-format off: it would take the list for calls */
 #define SINGLE(X)                                                                                  \
     X(sinf(x))                                                                                     \
     X(cosf(x))                                                                                     \
-    X(tanf(x))                                                                                     \
-    X(logf(x)) X(log2f(x)) X(log10f(x)) X(expf(x)) X(exp2f(x)) X(powf(x, 2.3f)) X(erff(x))         \
-        X(tgammaf(x)) X(cbrtf(x)) X(atan2f(x, 2.0f)) X(fmodf(x, 0.7f)) X(roundf(x)) X(rintf(x))    \
-            X(truncf(x)) X(floorf(x)) X(ceilf(x)) X(tanhf(x)) X(ldexpf(x, 3))                      \
+    X(tanf(x)) X(logf(x)) X(log2f(x)) X(log10f(x)) X(expf(x)) X(exp2f(x)) X(powf(x, 2.3f))         \
+        X(erff(x)) X(tgammaf(x)) X(cbrtf(x)) X(atan2f(x, 2.0f)) X(fmodf(x, 0.7f)) X(roundf(x))     \
+            X(rintf(x)) X(truncf(x)) X(floorf(x)) X(ceilf(x)) X(tanhf(x)) X(ldexpf(x, 3))          \
                 X(nextafterf(x, 9.0f)) X(sqrtf(x)) X(1.0f / x) X(x / 3.0f) X(hypotf(x, 2.0f))      \
                     X(asinhf(x)) X(fmaf(x, x, -x)) X(log1pf(x)) X(expm1f(-x)) X((float)(int)x)     \
                         X((float)(unsigned char)x) X(fminf(x, 1.0f)) X(fabsf(1.0f - x))            \
@@ -19,11 +19,11 @@
 #define DOUBLE(X)                                                                                  \
     X(sin(x))                                                                                      \
     X(cos(x))                                                                                      \
-    X(tan(x))                                                                                      \
-    X(log(x)) X(exp(x)) X(pow(x, 3.3)) X(sqrt(x)) X(1.0 / x) X(x / 3.0) X(fma(x, x, -x))           \
+    X(tan(x)) X(log(x)) X(exp(x)) X(pow(x, 3.3)) X(sqrt(x)) X(1.0 / x) X(x / 3.0) X(fma(x, x, -x)) \
         X(floor(x)) X(rint(x)) X((double)(long long)(x * 1e15)) X((double)(float)x) X(erf(x))      \
             X(lgamma(x)) X(atan(x)) X(fmod(x, 0.7)) X(cbrt(x)) X(sinh(x)) X(sin(x * 1e9))          \
                 X(exp(-x * 300.0)) X(hypot(x, 1e-200)) X(round(x)) X(log1p(x))
+/* clang-format on */
 enum { N = 96 };
 
 #define COUNT(expression) +1
