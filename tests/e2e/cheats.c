@@ -9,14 +9,10 @@ static const struct {
     const char *name;
     const char *gates; /* that may refuse it, by comma: the first that can see it does */
 } cheats[] = {
-    {"block_wrong", "poison,compare"},
-    {"borrows_input", "admission"},
-    {"does_nothing", "poison,compare"},
-    {"endless_loop", "deadline"},
-    {"illegal_address", "fault"},
-    {"missing_tail", "poison,compare"},
-    {"off_by_one", "poison,compare"},
-    {"past_end", "memory"},
+    {"block_wrong", "poison,compare"},  {"borrows_input", "admission"},
+    {"does_nothing", "poison,compare"}, {"endless_loop", "deadline"},
+    {"illegal_address", "fault"},       {"missing_tail", "poison,compare"},
+    {"off_by_one", "poison,compare"},   {"past_end", "memory"},
     {"trusts_result", "stale"},
 };
 

@@ -4,8 +4,9 @@
 
 #include <math.h>
 
-/* Each expression of x is compiled by nvcc and by the C compiler. */
-/* clang-format off: it would take the list for calls */
+/* Each expression of x is compiled by nvcc and by the C compiler. The formatter would take the
+ * lists for calls. */
+/* clang-format off */
 #define SINGLE(X)                                                                                  \
     X(sinf(x))                                                                                     \
     X(cosf(x))                                                                                     \
