@@ -8,7 +8,7 @@ set -eu
 cd "$(dirname "$0")/.."
 presets="release asan"
 [ "${1:-}" = --quick ] && { presets=release; shift; }
-extra_needs="clang:clang libclang_rt.asan-x86_64.a:libclang-rt-14-dev clang-format:clang-format strace:strace"
+extra_needs="clang:clang libclang_rt.asan-x86_64.a:libclang-rt-dev clang-format:clang-format strace:strace"
 . tests/setup.sh
 
 # report PRESET: prints what was skipped and why, and adds ctest's counts to passed, failed and skipped

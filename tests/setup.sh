@@ -12,6 +12,7 @@ die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 have() {
     case $1 in
     *.h) printf '#include <%s>\n' "$1" | ${CC:-cc} -E -x c - >/dev/null 2>&1 ;;
+    libclang_rt*.a) [ -e "$(clang -print-file-name="$1" 2>/dev/null)" ] ;; # only clang knows where it keeps its own
     *.a) [ -e "$(${CC:-cc} -print-file-name="$1" 2>/dev/null)" ] ;;
     *) command -v "$1" >/dev/null 2>&1 ;;
     esac
@@ -61,7 +62,7 @@ find_cuda() {
 
 bring_cuda() {
     find_cuda && return 0
-    say "no CUDA toolkit from 12.4 here: NVIDIA's wheels of CUDA 13.0 go into build/cuda"
+    say "no CUDA toolkit from 12.4 here: NVIDIA's wheels of CUDA 13.0 go into build/cuda (0.6 GB)"
     extra_needs= needs="python3:python3 pip3:python3-pip" install_packages
     mkdir -p build/cuda
     pip3 install -q --no-deps --root-user-action=ignore --target build/cuda $cuda_wheels ||
