@@ -131,6 +131,12 @@ void snapshot_close(struct snapshot *snapshot);
 const struct kg_id *snapshot_id(const struct snapshot *snapshot);
 /* Digest that the current file names, without opening the snapshot: one small read. */
 kg_status snapshot_current(const char *dir, const struct kg_id *hardware, struct kg_id *out);
+/* Whether there is a current file that is not the one at the last call with this mark, at first all
+ * zero. Opens nothing: the app may at this moment count on the number of its next descriptor. */
+struct snapshot_mark {
+    uint64_t inode, device, time_ns;
+};
+bool snapshot_changed(const char *dir, const struct kg_id *hardware, struct snapshot_mark *mark);
 /* Kernels that have a variant. */
 size_t snapshot_kernel_count(const struct snapshot *snapshot);
 /* Each best variant of the kernel (one a signature); the variant is the walker's only for the call.

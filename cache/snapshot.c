@@ -54,6 +54,21 @@ static kg_status say_once(kg_status status, const char *path)
     return status;
 }
 
+bool snapshot_changed(const char *dir, const struct kg_id *hardware, struct snapshot_mark *mark)
+{
+    char path[KG_PATH], key[KG_ID_TEXT];
+    struct snapshot_mark now = {0};
+    struct stat info;
+    if (path_make(path, "%s/snapshots/%s.current", dir, id_text(hardware, key)) == KG_OK &&
+        !stat(path, &info))
+        now = (struct snapshot_mark){(uint64_t)info.st_ino, (uint64_t)info.st_dev,
+                                     (uint64_t)info.st_mtim.tv_sec * 1000000000u +
+                                         (uint64_t)info.st_mtim.tv_nsec};
+    bool changed = now.inode && memcmp(&now, mark, sizeof now);
+    *mark = now;
+    return changed;
+}
+
 kg_status snapshot_current(const char *dir, const struct kg_id *hardware, struct kg_id *out)
 {
     char path[KG_PATH], key[KG_ID_TEXT], text[2 * HEX + 16];

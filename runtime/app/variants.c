@@ -372,14 +372,21 @@ static void snapshot_take(struct snapshot *fresh)
 void variants_open(void)
 {
     static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
-    static struct kg_id failed; /* under `opening` */
+    static struct kg_id failed; /* under `opening`, as this one: */
+    static struct snapshot_mark mark;
     struct kg_hardware hardware;
     struct kg_id key, id;
     struct snapshot *fresh = NULL;
     if (app_mode() < KG_MODE_CACHED || !app_hardware(&hardware, &key) ||
         pthread_mutex_trylock(&opening))
         return;
+    if (!snapshot_changed(app_dir(), &key, &mark)) {
+        pthread_mutex_unlock(&opening);
+        return;
+    }
     kg_status status = snapshot_current(app_dir(), &key, &id);
+    if (status == KG_IO)
+        mark = (struct snapshot_mark){0}; /* no descriptor left, perhaps: asked again */
     records_lock();
     const struct kg_id *now = variants_snapshot();
     bool fine = status == KG_OK && !id_equal(&id, &failed) && !(now && id_equal(now, &id)) &&

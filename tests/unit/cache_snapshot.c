@@ -207,6 +207,19 @@ static void closed_by_the_app(void)
     CHECK(waitpid(pid, &status, 0) == pid && !status);
 }
 
+static void changes(void)
+{
+    char path[KG_PATH], key[KG_ID_TEXT], other[KG_PATH + 8];
+    struct snapshot_mark mark = {0}, none = {0};
+    snprintf(path, sizeof path, "%s/snapshots/%s.current", dir, id_text(&hardware, key));
+    snprintf(other, sizeof other, "%s.other", path);
+    CHECK(snapshot_changed(dir, &hardware, &mark) && !snapshot_changed(dir, &hardware, &mark));
+    CHECK(!rename(path, other) && !snapshot_changed(dir, &hardware, &mark));
+    CHECK(!rename(other, path) && snapshot_changed(dir, &hardware, &mark));
+    CHECK(!snapshot_changed(dir, &hardware, &mark));
+    CHECK(!snapshot_changed("/nonexistent", &hardware, &none));
+}
+
 static void refusals(void)
 {
     char path[KG_PATH], folder[KG_PATH], key[KG_ID_TEXT];
@@ -255,6 +268,7 @@ int main(void)
     damage();
     cut_while_open();
     closed_by_the_app();
+    changes();
     refusals();
     return test_result();
 }

@@ -134,7 +134,7 @@ int main(int argc, char **argv)
         CHECK(folder_check(&samples[i], dir) >= 1);
         CHECK(path_make(dir, "%s/tests/cheats/%s", SOURCE_DIR, samples[i].name) == KG_OK);
         if (!access(dir, X_OK))
-            CHECK(folder_check(&samples[i], dir) == 7);
+            CHECK(folder_check(&samples[i], dir) == 9);
     }
     return test_result();
 }
