@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MOST_NUMBER = 1000000000 }; /* so that no unit overflows */
 
@@ -53,8 +54,12 @@ static void choose_folder(void)
         tail = "/kgenrt";
     else if (!base || !*base)
         base = getenv("HOME"), tail = "/.cache/kgenrt";
+    char here[KG_PATH] = "";
+    if (base && *base && *base != '/' && !getcwd(here, sizeof here)) /* the app may go elsewhere */
+        base = NULL;
     if (!base || !*base ||
-        snprintf(folder, sizeof folder, "%s%s", base, tail) >= (int)sizeof folder)
+        snprintf(folder, sizeof folder, "%s%s%s%s", here, *here ? "/" : "", base, tail) >=
+            (int)sizeof folder)
         *folder = 0;
     for (size_t n = strlen(folder); n > 1 && folder[n - 1] == '/'; n--)
         folder[n - 1] = 0;
