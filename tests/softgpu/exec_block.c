@@ -152,7 +152,7 @@ static bool barriers_complete(struct block *block)
 static bool stopped(const struct block *block)
 {
     struct launch *launch = block->worker->launch;
-    if (launch->config->cancel && *launch->config->cancel)
+    if (launch->config->cancel && __atomic_load_n(launch->config->cancel, __ATOMIC_RELAXED))
         lane_fault(&block->lanes[0], EXEC_CANCELLED, "cancelled");
     return __atomic_load_n(&launch->stop, __ATOMIC_ACQUIRE);
 }

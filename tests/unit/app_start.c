@@ -146,7 +146,9 @@ static void observe_mode(void)
         usleep(4000);
     }
     CHECK(fx_originals == 100 && !fixture.copies && !kernel->module->image.size);
+    records_lock(); /* the watcher's samples */
     CHECK(kernel_state_of(kernel) == KERNEL_COLD && !kernel->why && kernel->before_ns > 0);
+    records_unlock();
     app_finish();
     CHECK(flight_says("\"state\":\"observed\",\"why\":\"\",\"launches\":100"));
 }

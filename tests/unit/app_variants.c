@@ -131,7 +131,8 @@ static void safe_points(void)
     safe_point();
     CHECK(!swap_of(at_sync));
     fixture_only = FIXTURE_CONTEXT;
-    safe_point();
+    for (int i = 0; i < 20 && variants_pending(); i++) /* each has a few milliseconds */
+        safe_point();
     CHECK(swap_of(at_sync) && !variants_pending());
     put(fitting(idle, 1.2));
     snapshot_new();

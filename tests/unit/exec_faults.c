@@ -127,7 +127,7 @@ static volatile bool cancel;
 static void *cancel_soon(void *unused)
 {
     usleep(30000);
-    cancel = true;
+    __atomic_store_n(&cancel, true, __ATOMIC_RELAXED);
     return unused;
 }
 
