@@ -265,7 +265,7 @@ static kg_status reserve(struct cuda *cuda, uint64_t low, uint64_t high)
              "the captured addresses 0x%" PRIx64 " to 0x%" PRIx64
              " are taken in the replay's process",
              low, high);
-    return KG_DRIVER;
+    return KG_TAKEN;
 }
 
 /* Extents are sorted; those in the same or in touching windows share one reservation. */
