@@ -18,10 +18,11 @@ static void add_global(struct ptx_access *out, const char *name)
     for (uint32_t i = 0; i < out->global_count; i++)
         if (!strcmp(out->globals[i], name))
             return;
-    if (out->global_count == ACCESS_GLOBALS || strlen(name) >= sizeof out->globals[0])
+    size_t length = strlen(name);
+    if (out->global_count == ACCESS_GLOBALS || length >= sizeof out->globals[0])
         out->writes_unknown = true;
     else
-        strcpy(out->globals[out->global_count++], name);
+        memcpy(out->globals[out->global_count++], name, length + 1);
 }
 
 static void access_use(void *self, enum taint_use kind, const struct taint *value)

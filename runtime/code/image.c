@@ -147,7 +147,7 @@ static kg_status choose(const unsigned char *data, size_t size, unsigned device,
             *code = entry;
     if (status != KG_NOT_FOUND)
         return status;
-    for (size_t at = 0; (status = fatbin_next(data, size, &at, &entry)) == KG_OK;)
+    for (size_t at = 0; fatbin_next(data, size, &at, &entry) == KG_OK;)
         if (entry.kind == FATBIN_PTX && fits(entry.kind, entry.sm, entry.reach, device) &&
             (code->payload ? better_beside(&entry, ptx, code) : better(&entry, ptx)))
             *ptx = entry;

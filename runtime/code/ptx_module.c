@@ -182,9 +182,9 @@ static uint8_t parse_linkage(struct parser *p)
 {
     static const char *const words[] = {NULL, "visible", "weak", "extern", "common"};
     uint8_t linkage = PTX_LOCAL;
-    for (uint8_t i = PTX_VISIBLE; i <= PTX_COMMON; i++) {
+    for (unsigned i = PTX_VISIBLE; i <= PTX_COMMON; i++) {
         if (token_is_word(p, words[i])) {
-            linkage = i;
+            linkage = (uint8_t)i;
             lex_next(p);
             i = PTX_LOCAL;
         }

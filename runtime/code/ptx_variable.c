@@ -295,7 +295,7 @@ static void fill_element(struct parser *p, struct filling *f)
         parse_fail(p, KG_BAD_INPUT, "too many initialisers");
         return;
     }
-    if (size > 8 || __builtin_mul_overflow(f->at, (uint64_t)size, &offset) ||
+    if (!size || size > 8 || __builtin_mul_overflow(f->at, (uint64_t)size, &offset) ||
         !filling_room(p, f, offset + size)) {
         parse_fail(p, KG_UNSUPPORTED, "initialiser of this type");
         return;

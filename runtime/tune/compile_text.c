@@ -36,7 +36,7 @@ static bool begins_any(const char *at, const char *const *words)
 /* Copy with each backslash-newline taken out, as the compiler's first phase does. */
 static char *splice(const char *source)
 {
-    char *copy = malloc(strlen(source) + 1), *to = copy;
+    char *copy = calloc(1, strlen(source) + 1), *to = copy;
     if (!copy)
         return NULL;
     for (const char *at = source; *at; at++) {
@@ -48,7 +48,6 @@ static char *splice(const char *source)
         else
             *to++ = *at;
     }
-    *to = 0;
     return copy;
 }
 
@@ -62,9 +61,8 @@ kg_status source_admit(const char *source, char *message, size_t message_size)
     kg_status status = KG_OK;
     for (const char *at = text; *at && status == KG_OK; at++) {
         bool hash = *at == '#' || !strncmp(at, "%:", 2);
-        if (hash && begins_any(skip_blank(at + (*at == '#' ? 1 : 2)), directives))
-            status = KG_COMPILE;
-        else if ((*at == '_' || *at == '?') && begins_any(at, anywhere))
+        if ((hash && begins_any(skip_blank(at + (*at == '#' ? 1 : 2)), directives)) ||
+            ((*at == '_' || *at == '?') && begins_any(at, anywhere)))
             status = KG_COMPILE;
     }
     free(text);
