@@ -61,7 +61,8 @@ int main(int argc, char **argv)
     json_decref(status);
 
     CHECK(system(e2e_text("cp '%s/samples/polynomial/reply/'*.md '%s/'", E2E_SOURCE, folder)) == 0);
-    CHECK(run(makers, "30") == 0);
+    CHECK(run(makers, *PRELOAD_FIRST ? "100" : "40") ==
+          0); /* an instrumented worker needs longer */
     one = kernel(&status);
     CHECK(captures() == 2);
     CHECK(is(one, "state", "swapped"));
