@@ -41,13 +41,16 @@ static void killed_at_steps(void)
 {
     static const char *const steps[] = {"open",  "analyse", "generate", "compile",
                                         "admit", "verify",  "time",     "publish"};
-    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+    /* under a sanitizer each run is long: every third step, the release build has them all */
+    for (size_t i = 1; i <= sizeof steps / sizeof *steps; i++) {
+        if (*PRELOAD_FIRST && i % 3 != 2)
+            continue;
         e2e_fresh_cache();
         setenv("KGENRT_LOG_FILE", e2e_text("%s/log", e2e_cache), 1);
-        right(
-            e2e_text("worker killed on entry to %s", steps[i]), false, long_enough,
-            (const char *[]){e2e_replies(SAMPLE), e2e_text("KGENRT_TEST_DIE=%s", steps[i]), NULL});
-        if (!CHECK(logged(e2e_text("killed on entry to %s", steps[i]))))
+        right(e2e_text("worker killed on entry to %s", steps[i - 1]), false, long_enough,
+              (const char *[]){e2e_replies(SAMPLE), e2e_text("KGENRT_TEST_DIE=%s", steps[i - 1]),
+                               NULL});
+        if (!CHECK(logged(e2e_text("killed on entry to %s", steps[i - 1]))))
             e2e_show_log();
         e2e_remove_cache();
     }
@@ -192,6 +195,6 @@ int main(int argc, char **argv)
     no_worker();
     if (!e2e_gpu) /* the worker's steps are the same on every device */
         killed_at_steps();
-    killed_at_random(20);
+    killed_at_random(*PRELOAD_FIRST ? 5 : 20);
     return test_result();
 }
