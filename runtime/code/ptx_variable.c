@@ -177,9 +177,10 @@ struct filling {
     struct growing relocs;
 };
 
-static bool filling_room(struct parser *p, struct filling *f, uint64_t bytes)
+static bool filling_room(struct parser *p, struct filling *f, uint64_t offset, unsigned size)
 {
-    if (bytes > (uint64_t)p->size * 8 + 4096) {
+    uint64_t most = (uint64_t)p->size * 8 + 4096, bytes = offset + size;
+    if (offset > most || bytes > most) {
         parse_fail(p, KG_LIMIT, "initialiser too sparse");
         return false;
     }
@@ -296,7 +297,7 @@ static void fill_element(struct parser *p, struct filling *f)
         return;
     }
     if (!size || size > 8 || __builtin_mul_overflow(f->at, (uint64_t)size, &offset) ||
-        !filling_room(p, f, offset + size)) {
+        !filling_room(p, f, offset, size)) {
         parse_fail(p, KG_UNSUPPORTED, "initialiser of this type");
         return;
     }

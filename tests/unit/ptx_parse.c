@@ -377,6 +377,7 @@ static void test_errors(void)
         {HEAD ".global .align 3 .b32 x;", "4:18: alignment is no power of two"},
         {HEAD ".global .b64 x[999999999999][999999999999];", "4:43: array too large"},
         {HEAD ".global .b8 x[9][999999999] = {{1},{2},{3}};", "4:37: initialiser too sparse"},
+        {HEAD ".global .b64 x[][2305843009213693951] = {{1},{2}};", "4:47: initialiser too sparse"},
         {HEAD ".entry e() { .reg .b32 r; mov.b32 r, 99999999999999999999; }",
          "4:38: number too large"},
         {HEAD ".entry e() { .reg .b32 r; mov.b32 r, {{{{{{r}}}}}}; }",
