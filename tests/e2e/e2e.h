@@ -61,6 +61,7 @@ static inline void e2e_fresh_cache(void)
         exit(1);
     }
     setenv("KGENRT_CACHE", e2e_cache, 1);
+    setenv("KGENRT_LOG_FILE", e2e_text("%s/log", e2e_cache), 1);
 }
 
 static inline void e2e_remove_cache(void)
@@ -93,7 +94,6 @@ static inline void e2e_begin(int argc, char **argv)
     e2e_fresh_cache();
     setenv("KGENRT_DEADLINE", "300", 0); /* a busy machine is no fault of a kernel */
     setenv("KGENRT_LOG", e2e_place("KGENRT_LOG", "info"), 1);
-    setenv("KGENRT_LOG_FILE", e2e_text("%s/log", e2e_cache), 1);
 }
 
 static inline double e2e_now(void)
@@ -211,6 +211,17 @@ static inline double e2e_verdict_seconds(const char *capture, const char *sample
     double took = e2e_now() - start;
     fprintf(stderr, "%s: a verdict takes %.1f s\n", sample, took);
     return took;
+}
+
+/* How long a run of a sample must be for a swap well before its end. */
+static inline double e2e_enough(const char *sample)
+{
+    if (e2e_gpu)
+        return 40;
+    e2e_fresh_cache();
+    double took = e2e_verdict_seconds(e2e_captured(e2e_sample(sample), NULL), sample);
+    e2e_remove_cache();
+    return 16 + 5 * took;
 }
 
 /* Output of `kgenrt WORDS… --json`, parsed (status 3: nothing found); NULL and a failed check

@@ -44,6 +44,9 @@ int main(int argc, char **argv)
 {
     json_t *status;
     e2e_begin(argc, argv);
+    e2e_remove_cache();
+    const char *enough = e2e_text("%.0f", e2e_enough("polynomial"));
+    e2e_fresh_cache();
     char *folder = e2e_text("%s/replies", e2e_cache);
     char *makers = e2e_text("KGENRT_MAKERS=recorded:%s", folder);
     CHECK(!mkdir(folder, 0700));
@@ -61,8 +64,7 @@ int main(int argc, char **argv)
     json_decref(status);
 
     CHECK(system(e2e_text("cp '%s/samples/polynomial/reply/'*.md '%s/'", E2E_SOURCE, folder)) == 0);
-    CHECK(run(makers, *PRELOAD_FIRST ? "100" : "40") ==
-          0); /* an instrumented worker needs longer */
+    CHECK(run(makers, enough) == 0);
     one = kernel(&status);
     CHECK(captures() == 2);
     CHECK(is(one, "state", "swapped"));

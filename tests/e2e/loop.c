@@ -38,17 +38,6 @@ static long refused(json_t *one)
     return sum;
 }
 
-/* How long a run must be for its swap to come well before its traps. */
-static double enough(const char *sample)
-{
-    if (e2e_gpu)
-        return 40;
-    e2e_fresh_cache();
-    double took = e2e_verdict_seconds(e2e_captured(e2e_sample(sample), NULL), sample);
-    e2e_remove_cache();
-    return 16 + 5 * took;
-}
-
 static int run(const char *sample, const char *makers, double seconds)
 {
     const char *text = e2e_text("%g", seconds);
@@ -60,7 +49,6 @@ static int run(const char *sample, const char *makers, double seconds)
 static void loop(const char *sample, double seconds)
 {
     e2e_fresh_cache();
-    setenv("KGENRT_LOG_FILE", e2e_text("%s/log", e2e_cache), 1);
     int before = test_failures;
     if (!CHECK(run(sample, e2e_replies(sample), seconds) == 0))
         e2e_show_log();
@@ -111,7 +99,6 @@ static void loop(const char *sample, double seconds)
 static void rules(const char *sample, double seconds)
 {
     e2e_fresh_cache();
-    setenv("KGENRT_LOG_FILE", e2e_text("%s/log", e2e_cache), 1);
     int before = test_failures;
     CHECK(run(sample, "KGENRT_MAKERS=rules", seconds) == 0);
     json_t *list = e2e_json("list", NULL), *status = e2e_json("status", NULL);
@@ -142,7 +129,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 4; i++) {
         if (argc > 2 && strcmp(argv[2], samples[i]))
             continue;
-        double seconds = enough(samples[i]);
+        double seconds = e2e_enough(samples[i]); /* its traps come after the swap */
         loop(samples[i], seconds);
         rules(samples[i], seconds / 2);
     }
