@@ -131,7 +131,7 @@ int main(int argc, char **argv)
             continue;
         double seconds = e2e_enough(samples[i]); /* its traps come after the swap */
         loop(samples[i], seconds);
-        rules(samples[i], seconds / 2);
+        rules(samples[i], seconds);
     }
     return test_result();
 }
