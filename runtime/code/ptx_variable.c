@@ -184,8 +184,8 @@ static bool filling_room(struct parser *p, struct filling *f, uint64_t offset, u
         parse_fail(p, KG_LIMIT, "initialiser too sparse");
         return false;
     }
-    if (bytes > f->room) {
-        uint64_t room = bytes * 2;
+    if (bytes > f->room || !f->image) {
+        uint64_t room = bytes * 2 + 8;
         unsigned char *image = realloc(f->image, room);
         if (!image) {
             parse_no_memory(p);

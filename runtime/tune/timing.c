@@ -91,7 +91,7 @@ void timing_judge(const double *original, const double *variant, unsigned pairs,
                   struct timing *out)
 {
     double a[TIMING_PAIRS], b[TIMING_PAIRS], ratios[RESAMPLES];
-    struct ranked ranked_a, ranked_b;
+    struct ranked ranked_a = {0}, ranked_b = {0};
     unsigned counts[TIMING_PAIRS], n;
     if (!pairs || pairs > TIMING_PAIRS)
         return;
