@@ -190,8 +190,9 @@ static inline const char *e2e_replies(const char *sample)
 static inline const char *e2e_captured(const char *program, const char *more)
 {
     static char path[512];
-    CHECK(e2e_run((const char *[]){e2e_cli(), "capture", "-o", e2e_cache, program, "--launches",
-                                   e2e_gpu ? "30000" : "100", more, NULL},
+    CHECK(e2e_run((const char *[]){e2e_cli(), "capture", "-o", e2e_cache, program,
+                                   e2e_gpu ? "--launches" : "--seconds", e2e_gpu ? "30000" : "3",
+                                   more, NULL},
                   NULL, 120) == 0);
     FILE *ls = popen(e2e_text("ls '%s'/*.kgcap 2>/dev/null | head -n 1", e2e_cache), "r");
     bool found = CHECK(ls && fgets(path, sizeof path, ls));
