@@ -56,11 +56,33 @@ enum exec_fault {
     EXEC_CANCELLED,   /* *cancel became true */
 };
 
+/* Which bytes of some ranges of device memory a launch touched: exact, atomics in both, whatever
+ * instruction made the access, and whatever host thread. One bit a byte, (size + 7) / 8 bytes, the
+ * lowest bit first; the caller makes and clears the bitmaps (either may be NULL) and must not
+ * overlap ranges. Accesses outside the ranges are not recorded; shared, local and parameter memory
+ * never are. A launch that records is several times slower. A faulting access is not recorded; what
+ * came before it is. */
+struct exec_touched {
+    uint64_t base, size;
+    uint8_t *read, *written;
+};
+
+struct exec_record {
+    struct exec_touched *ranges;
+    unsigned count;
+};
+
+static inline bool exec_was_touched(const uint8_t *bitmap, uint64_t byte)
+{
+    return bitmap[byte / 8] >> byte % 8 & 1;
+}
+
 struct exec_config {
     struct kg_launch launch;
-    uint64_t seed;               /* block order; 0: ascending */
-    unsigned threads;            /* host threads; 0: as many as processors */
-    const volatile bool *cancel; /* may be NULL */
+    uint64_t seed;                    /* block order; 0: ascending */
+    unsigned threads;                 /* host threads; 0: as many as processors */
+    const volatile bool *cancel;      /* may be NULL */
+    const struct exec_record *record; /* filled during the launch; may be NULL */
 };
 
 struct exec_result {

@@ -226,6 +226,8 @@ bool warp_collect(struct lane *lanes, uint32_t count, bool loose, bool quiet);
 /* exec_memory.c: host address of a checked access, or NULL after recording a fault. size: a power
  * of two. */
 void *memory_at(struct lane *lane, uint64_t address, uint32_t size, bool write);
+/* exec_record.c: into config->record, if the launch has one. */
+void record_touch(const struct launch *launch, uint64_t address, uint32_t size, bool write);
 bool slow_load(struct lane *lane, union slot *R, const struct code *c);
 bool slow_store(struct lane *lane, union slot *R, const struct code *c);
 bool slow_atomic(struct lane *lane, union slot *R, const struct code *c);

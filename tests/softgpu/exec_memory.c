@@ -41,14 +41,17 @@ static void *global_find(struct lane *lane, uint64_t address, uint32_t size, boo
                    found.size ? "which reaches beyond its allocation" : "which is not allocated");
         return NULL;
     }
-    for (; at; at--)
+    /* first place: accesses to it come here no more */
+    unsigned first = worker->launch->config->record ? 1 : 0;
+    for (; at > first; at--)
         cached[at] = cached[at - 1];
-    cached[0] = found;
+    cached[first] = found;
     if (write && !found.writable) {
         lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "write of %u bytes at 0x%llx, which is read-only",
                    size, (unsigned long long)address);
         return NULL;
     }
+    record_touch(worker->launch, address, size, write);
     return (void *)(uintptr_t)address;
 }
 
@@ -216,7 +219,7 @@ bool slow_atomic(struct lane *lane, union slot *R, const struct code *c)
     if (c->list || !op || (ptx_types[c->type].class == PTX_FLOAT && op != PTX_MOD_add))
         return lane_fault(lane, EXEC_UNSUPPORTED, "%s is not implemented", c->instr->form->text);
     void *at = operand_at(lane, R, c, bits / 8, true);
-    if (!at)
+    if (!at || !operand_at(lane, R, c, bits / 8, false)) /* written and read */
         return false;
     uint64_t b = R[c->b].u64 & mask, other = R[c->c].u64 & mask;
     bool flushes = c->kind == PTX_SPACE_global; /* of single precision, in global memory only */
