@@ -109,28 +109,21 @@ static void *const *arguments_of(const struct kernel *kernel, const struct launc
 }
 
 /* Little endian, from 1 to 8 bytes. Each size has its own variable, which stays in a register:
- * bytes stored into a wider one would be loaded again, and waited for. */
-static inline uint64_t load(const char *argument, unsigned size)
+ * bytes stored into a wider one would be loaded again, and waited for. Sizes in order of how common
+ * they are; a switch would be an indirect jump. */
+static inline bool holds(const struct kg_scalar *scalar, const char *argument)
 {
     uint64_t eight = 0;
     uint32_t four;
-    uint16_t two;
-    switch (size) {
-    case 4:
+    if (scalar->size == 4) {
         memcpy(&four, argument, 4);
-        return four;
-    case 8:
-        memcpy(&eight, argument, 8);
-        return eight;
-    case 2:
-        memcpy(&two, argument, 2);
-        return two;
-    case 1:
-        return (unsigned char)*argument;
-    default:
-        memcpy(&eight, argument, size & 7);
-        return eight;
+        return four == (uint32_t)scalar->value && !(scalar->value >> 32);
     }
+    if (scalar->size == 8)
+        memcpy(&eight, argument, 8);
+    else
+        memcpy(&eight, argument, scalar->size & 7);
+    return eight == scalar->value;
 }
 
 /* ---- guards ------------------------------------------------------------------------------------
@@ -147,25 +140,32 @@ static inline bool same_shape(const struct kg_launch *a, const struct kg_launch 
 
 static inline bool scalars_hold(const struct kg_signature *signature, void *const *arguments)
 {
-    for (uint32_t i = 0; i < signature->scalar_count; i++) {
-        const struct kg_scalar *scalar = &signature->scalars[i];
-        const char *argument = arguments[scalar->param];
-        if (load(argument + scalar->offset, scalar->size) != scalar->value)
+    const struct kg_scalar *end = signature->scalars + signature->scalar_count;
+    for (const struct kg_scalar *scalar = signature->scalars; scalar != end; scalar++)
+        if (!holds(scalar, (const char *)arguments[scalar->param] + scalar->offset))
             return false;
-    }
     return true;
 }
 
+/* What each pointer may touch: addresses [low, high). */
+struct touched {
+    uint64_t low[GUARD_POINTERS], high[GUARD_POINTERS];
+};
+
+/* All at once: misaligned pointers are rare, and a branch each is not. */
 static inline bool pointers_aligned(const struct kg_signature *signature, void *const *arguments,
-                                    uint64_t values[static GUARD_POINTERS])
+                                    struct touched *touched)
 {
+    uint64_t astray = 0;
     for (uint32_t i = 0; i < signature->pointer_count; i++) {
         const struct kg_pointer *pointer = &signature->pointers[i];
-        memcpy(&values[i], (const char *)arguments[pointer->param] + pointer->offset, 8);
-        if (values[i] & ((uint64_t)pointer->align - 1))
-            return false;
+        uint64_t value;
+        memcpy(&value, (const char *)arguments[pointer->param] + pointer->offset, 8);
+        astray |= value & ((uint64_t)pointer->align - 1);
+        touched->low[i] = value + (uint64_t)pointer->low;
+        touched->high[i] = value + (uint64_t)pointer->high;
     }
-    return true;
+    return !astray;
 }
 
 static bool overlap_known(const struct kg_signature *signature, uint32_t a, uint32_t b)
@@ -178,23 +178,21 @@ static bool overlap_known(const struct kg_signature *signature, uint32_t a, uint
 
 /* Recorded overlaps are just as they were; all other pairs are disjoint. */
 static inline bool pointers_apart(const struct kg_signature *signature,
-                                  const uint64_t values[static GUARD_POINTERS])
+                                  const struct touched *touched)
 {
-    const struct kg_pointer *p = signature->pointers;
-    uint32_t n = signature->pointer_count;
     for (uint32_t i = 0; i < signature->overlap_count; i++) {
         const struct kg_overlap *overlap = &signature->overlaps[i];
-        if (values[overlap->b] - values[overlap->a] != (uint64_t)overlap->delta)
+        const struct kg_pointer *p = signature->pointers;
+        uint64_t a = touched->low[overlap->a] - (uint64_t)p[overlap->a].low,
+                 b = touched->low[overlap->b] - (uint64_t)p[overlap->b].low;
+        if (b - a != (uint64_t)overlap->delta)
             return false;
     }
-    for (uint32_t b = 1; b < n; b++) {
-        if (p[b].low >= p[b].high) /* touches nothing */
-            continue;
-        uint64_t low = values[b] + (uint64_t)p[b].low, high = values[b] + (uint64_t)p[b].high;
+    for (uint32_t b = 1; b < signature->pointer_count; b++) {
+        uint64_t low = touched->low[b], high = touched->high[b];
         for (uint32_t a = 0; a < b; a++) {
-            bool apart =
-                values[a] + (uint64_t)p[a].high <= low || high <= values[a] + (uint64_t)p[a].low;
-            if (!apart && !overlap_known(signature, a, b))
+            bool apart = touched->high[a] <= low || high <= touched->low[a];
+            if (__builtin_expect(!apart, 0) && low != high && !overlap_known(signature, a, b))
                 return false;
         }
     }
@@ -205,14 +203,14 @@ static inline bool pointers_apart(const struct kg_signature *signature,
 static inline enum refusal guard(const struct kg_signature *signature,
                                  const struct kg_launch *shape, void *const *arguments)
 {
-    uint64_t values[GUARD_POINTERS];
+    struct touched touched;
     if (!same_shape(&signature->launch, shape))
         return REFUSED_SHAPE;
     if (!scalars_hold(signature, arguments))
         return REFUSED_SCALAR;
-    if (!pointers_aligned(signature, arguments, values))
+    if (!pointers_aligned(signature, arguments, &touched))
         return REFUSED_ALIGNMENT;
-    if (!pointers_apart(signature, values))
+    if (!pointers_apart(signature, &touched))
         return REFUSED_OVERLAP;
     return REFUSAL_COUNT;
 }

@@ -110,18 +110,32 @@ static struct kernel *kernel_recycle(void)
     return kernel;
 }
 
+/* Records stand close together: each page that a launch must look at costs it a look-up of that
+ * page, and with a record here and there among images and models that was most of the cost. */
+static struct kernel *kernel_carve(void)
+{
+    enum { STRIDE = (sizeof(struct kernel) + 63) / 64 * 64, CHUNK = 32 };
+    static char *chunk;
+    static unsigned left;
+    if (!left) {
+        /* whole cache lines, so that two threads' counters do not share one */
+        if (!(chunk = aligned_alloc(64, CHUNK * STRIDE)))
+            return NULL;
+        memset(chunk, 0, CHUNK * STRIDE);
+        left = CHUNK;
+    }
+    return (struct kernel *)(chunk + STRIDE * --left);
+}
+
 static struct kernel *kernel_new(struct module *module, const char *name)
 {
     struct kernel *kernel = kernel_recycle();
-    if (!kernel) {
-        /* whole cache lines, so that two threads' counters do not share one */
-        kernel = aligned_alloc(64, (sizeof *kernel + 63) / 64 * 64);
-        if (!kernel)
-            return NULL;
-        memset(kernel, 0, sizeof *kernel);
+    if (!kernel && (kernel = kernel_carve())) {
         kernel->next = all_kernels;
         all_kernels = kernel;
     }
+    if (!kernel)
+        return NULL;
     kernel_init(kernel, module, name);
     return kernel;
 }

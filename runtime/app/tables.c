@@ -13,12 +13,50 @@
 struct table {
     struct table *next;
     struct kernel *kernel;
-    CUcontext context;   /* that its variants were loaded in */
+    CUcontext context; /* that its variants were loaded in */
+    bool in_slot;
     bool orphan;         /* the original's module died: so must its variants */
     uint64_t retired_ns; /* seen replaced, dropped or orphaned; 0: in use */
 };
 
 static struct table *tables; /* all that were made and not freed yet */
+
+/* Most tables have one entry and fit a slot. Slots stand close together, at cache lines: pages that
+ * a launch must look at are what it costs. They are never given back, only used again. */
+enum { SLOT = 512, SLAB = 64 };
+static struct table *free_slots;
+
+static void slots_add(void)
+{
+    char *slab = aligned_alloc(64, (size_t)SLOT * SLAB);
+    for (unsigned i = SLAB; slab && i--;) {
+        struct table *slot = (struct table *)(slab + (size_t)i * SLOT);
+        slot->next = free_slots;
+        free_slots = slot;
+    }
+}
+
+static struct table *table_alloc(size_t size)
+{
+    if (size > SLOT)
+        return malloc(size);
+    if (!free_slots)
+        slots_add();
+    struct table *table = free_slots;
+    if (table)
+        free_slots = table->next;
+    return table;
+}
+
+static void table_free(struct table *table)
+{
+    if (!table->in_slot) {
+        free(table);
+        return;
+    }
+    table->next = free_slots;
+    free_slots = table;
+}
 
 static size_t arrays_size(const struct kg_signature *s)
 {
@@ -42,10 +80,11 @@ struct swap *table_make(struct kernel *kernel, const struct swap_entry *entries,
     size_t size = sizeof(struct table) + sizeof(struct swap) + count * sizeof *entries;
     for (unsigned i = 0; i < count; i++)
         size += arrays_size(&entries[i].signature);
-    struct table *table = malloc(size);
+    struct table *table = table_alloc(size);
     if (!table)
         return NULL;
-    *table = (struct table){.next = tables, .kernel = kernel, .context = kernel->context};
+    *table = (struct table){
+        .next = tables, .kernel = kernel, .context = kernel->context, .in_slot = size <= SLOT};
     tables = table;
     struct swap *swap = (struct swap *)(table + 1);
     swap->count = count;
@@ -126,6 +165,6 @@ void tables_free(void)
         if (in_use)
             atomic_store_explicit(&t->kernel->swap, NULL, memory_order_relaxed);
         *link = t->next;
-        free(t);
+        table_free(t);
     }
 }
