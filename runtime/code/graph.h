@@ -7,10 +7,11 @@
  * use" is one number, and who wants the set of writing instructions asks graph_defs.
  *
  * What cannot be known is GRAPH_UNKNOWN or GRAPH_NONE, and never a guess: in a *wild* function
- * (operands that did not parse, a branch to who knows where) every value is GRAPH_UNKNOWN and every
- * block follows every other. Everything is the arena's, read-only once made (graph_reaches uses
- * scratch in it: one thread at a time), and valid while the tree is. Input is hostile: KG_LIMIT
- * when the work or memory would grow faster than a fixed multiple of the code. */
+ * (operands that did not parse, a branch to who knows where) every value is GRAPH_UNKNOWN, no block
+ * dominates another, and all are one irreducible loop. Everything is the arena's, read-only once
+ * made (graph_reaches uses scratch in it: one thread at a time), and valid while the tree is. Input
+ * is hostile: KG_LIMIT when the work or memory would grow faster than a fixed multiple of the code.
+ */
 #ifndef KG_GRAPH_H
 #define KG_GRAPH_H
 
@@ -27,7 +28,9 @@ enum graph_end {
     GRAPH_RETURNS, /* ret, exit, trap, a call that does not return: to the virtual exit */
 };
 
-/* Instructions [first, end). Block 0 is the first; it may have predecessors. */
+/* Instructions [first, end). Block 0 is the start and has no predecessors: where the code branches
+ * to its first instruction, block 0 is empty. A call counts as one that returns unless .noreturn.
+ */
 struct graph_block {
     uint32_t first, end;
     uint8_t ends;   /* enum graph_end: what its last instruction does */
@@ -36,7 +39,8 @@ struct graph_block {
     bool endless;   /* no path leads to the end of the function */
     uint32_t succ_count, pred_count;
     /* Each once. Successors: of a guarded bra the target first, then the next block; brx.idx in
-     * order of its list. graph->exit, the virtual block, stands for the end of the function. */
+     * order of its list. graph->exit, the virtual block, stands for the end of the function.
+     * Predecessors: the reachable ones. */
     uint32_t *succs, *preds;
     uint32_t rank;        /* in graph->order; GRAPH_NONE: unreachable */
     uint32_t idom, ipdom; /* immediate (post-)dominator; GRAPH_NONE: none. Post-dominators may be
@@ -111,6 +115,8 @@ struct graph {
     bool wild;          /* see above */
     bool irreducible;   /* has an irreducible loop among those reachable */
     uint32_t wild_line; /* of the instruction that makes it wild or, if not wild, irreducible */
+    uint32_t
+        carry; /* number of the register that .cc writes and addc, subc, madc read: above func's */
     uint32_t block_count, exit; /* exit == block_count: the virtual one, blocks[exit]: its preds */
     struct graph_block *blocks;
     uint32_t *block_of;   /* of each instruction */
@@ -157,12 +163,14 @@ bool graph_instr_dominates(const struct graph *graph, uint32_t a, uint32_t b);
 uint32_t graph_loop_of(const struct graph *graph, uint32_t block);
 bool graph_in_loop(const struct graph *graph, uint32_t loop, uint32_t block);
 
-/* A path of at least one edge leads from block a to block b: for a == b, that it is in a cycle. */
+/* A path of at least one edge leads from block a to block b: for a == b, that it is in a cycle.
+ * Linear time where `a` is not that of the last call. */
 bool graph_reaches(const struct graph *graph, uint32_t a, uint32_t b);
 /* Instruction b may be executed after a. */
 bool graph_instr_reaches(const struct graph *graph, uint32_t a, uint32_t b);
 
-/* Blocks whose last instruction decides whether `block` runs (control dependence), direct ones. */
+/* Blocks whose last instruction decides whether `block` runs (control dependence), direct ones.
+ * NULL with count GRAPH_NONE: not known. */
 const uint32_t *graph_controllers(const struct graph *graph, uint32_t block, uint32_t *count);
 
 /* Spaces that an access's operand may touch, as a mask: the instruction's own where it names one,
