@@ -23,10 +23,11 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
                             unsigned int ElementSizeBytes)
 {
-    if (!pPitch || !WidthInBytes || !Height || WidthInBytes > SOFT_MEMORY || Height > SOFT_MEMORY)
+    const size_t most = (size_t)1 << 42;
+    if (!pPitch || !WidthInBytes || !Height || WidthInBytes > most || Height > most)
         return CUDA_ERROR_INVALID_VALUE;
     size_t pitch = round_up(WidthInBytes, 512);
-    if (Height > SOFT_MEMORY / pitch)
+    if (Height > most / pitch)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = cuMemAlloc_v2(dptr, pitch * Height);
     if (result == CUDA_SUCCESS)
@@ -60,6 +61,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     if (!memory_find(dptr, &block) || block.base != dptr || block.kind > MEMORY_MANAGED)
         return CUDA_ERROR_INVALID_VALUE;
     result = context_drain(context);
+    if (result == CUDA_SUCCESS && block.context != context && block.context->alive)
+        (void)context_drain(block.context); /* a fault there does not keep the memory */
     return result == CUDA_SUCCESS ? memory_give(dptr, MEMORY_DEVICE) : result;
 }
 
@@ -70,8 +73,8 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     if (result == CUDA_SUCCESS && (!free || !total))
         return CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS) {
-        *total = SOFT_MEMORY;
-        *free = SOFT_MEMORY - memory_used();
+        *total = context->device->memory;
+        *free = *total - memory_used(context->device->ordinal);
     }
     return result;
 }
@@ -114,6 +117,7 @@ CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
                                                 .kind = MEMORY_HOST,
                                                 .writable = true,
                                                 .flags = Flags,
+                                                .device = context->device->ordinal,
                                                 .context = context});
     if (result == CUDA_SUCCESS)
         *pp = memory;
@@ -157,6 +161,7 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
                                                 .kind = MEMORY_REGISTERED,
                                                 .writable = !(Flags & CU_MEMHOSTREGISTER_READ_ONLY),
                                                 .flags = Flags,
+                                                .device = context->device->ordinal,
                                                 .context = context});
     return result == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : result;
 }

@@ -7,8 +7,8 @@
 
 enum { STACK_MOST = 64 };
 
-static struct context primary = {.primary = true};
-static struct context *contexts = &primary; /* all ever made; guarded by the lock */
+static struct context primaries[SOFT_DEVICES_MOST];
+static struct context *contexts; /* all ever alive; guarded by the lock */
 
 static _Thread_local struct context *stack[STACK_MOST]; /* NULL entries: none current */
 static _Thread_local unsigned depth;
@@ -18,9 +18,15 @@ struct context *context_current(void)
     return depth ? stack[depth - 1] : NULL;
 }
 
-struct context *context_primary(void)
+struct context *context_primary(int device)
 {
-    return &primary;
+    return &primaries[device];
+}
+
+struct context *context_here(void)
+{
+    struct context *context = context_current();
+    return context && context->alive ? context : &primaries[0];
 }
 
 struct context *contexts_first(void)
@@ -76,15 +82,22 @@ static CUresult revive(struct context *context, unsigned flags)
     if (!handle_add(context, HANDLE_CONTEXT))
         return CUDA_ERROR_OUT_OF_MEMORY;
     context->flags = flags;
+    context->peers = 0;
     context->fault = CUDA_SUCCESS;
     context->id = ++last_id;
     for (int i = 0; i < SOFT_LIMITS; i++)
         context->limits[i] = standard_limits[i];
     CUresult result = stream_create(context, CU_STREAM_DEFAULT, 0, &context->legacy);
-    if (result == CUDA_SUCCESS)
-        context->alive = true;
-    else
+    if (result != CUDA_SUCCESS) {
         handle_remove(context);
+        return result;
+    }
+    context->alive = true;
+    if (!context->listed) {
+        context->listed = true;
+        context->next = contexts;
+        contexts = context;
+    }
     return result;
 }
 
@@ -108,29 +121,37 @@ static void end(struct context *context)
     memory_give_all(context);
 }
 
-static CUresult enter_device(CUdevice device)
+/* The primary context of a device, alive or not. */
+static CUresult primary_of(CUdevice ordinal, struct context **out)
 {
-    CUresult result = soft_enter();
-    if (result != CUDA_SUCCESS)
-        return result;
-    return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    struct device *device;
+    CUresult result = device_of(ordinal, &device);
+    if (result == CUDA_SUCCESS) {
+        *out = &primaries[ordinal];
+        soft_lock();
+        (*out)->primary = true;
+        (*out)->device = device;
+        soft_unlock();
+    }
+    return result;
 }
 
 /* ---- the primary context ---- */
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
-    CUresult result = enter_device(dev);
+    struct context *primary;
+    CUresult result = primary_of(dev, &primary);
     if (result != CUDA_SUCCESS)
         return result;
     if (!pctx)
         return CUDA_ERROR_INVALID_VALUE;
     soft_lock();
-    if (!primary.alive)
-        result = revive(&primary, primary.flags);
+    if (!primary->alive)
+        result = revive(primary, primary->flags);
     if (result == CUDA_SUCCESS) {
-        primary.references++;
-        *pctx = (CUcontext)&primary;
+        primary->references++;
+        *pctx = (CUcontext)primary;
     }
     soft_unlock();
     return result;
@@ -138,15 +159,16 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
-    CUresult result = enter_device(dev);
+    struct context *primary;
+    CUresult result = primary_of(dev, &primary);
     if (result != CUDA_SUCCESS)
         return result;
     soft_lock();
-    bool held = primary.alive && primary.references;
-    bool last = held && --primary.references == 0;
+    bool held = primary->alive && primary->references;
+    bool last = held && --primary->references == 0;
     soft_unlock();
     if (last)
-        end(&primary);
+        end(primary);
     return held ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
@@ -157,15 +179,16 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
-    CUresult result = enter_device(dev);
+    struct context *primary;
+    CUresult result = primary_of(dev, &primary);
     if (result != CUDA_SUCCESS)
         return result;
     soft_lock();
-    bool alive = primary.alive;
-    primary.references = 0;
+    bool alive = primary->alive;
+    primary->references = 0;
     soft_unlock();
     if (alive)
-        end(&primary);
+        end(primary);
     return CUDA_SUCCESS;
 }
 
@@ -174,13 +197,22 @@ CUresult cuDevicePrimaryCtxReset(CUdevice dev)
     return cuDevicePrimaryCtxReset_v2(dev);
 }
 
+static bool flags_good(unsigned flags)
+{
+    unsigned scheduling = flags & CU_CTX_SCHED_MASK;
+    return !(flags & ~(unsigned)CU_CTX_FLAGS_MASK) && !(scheduling & (scheduling - 1));
+}
+
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 {
-    CUresult result = enter_device(dev);
+    struct context *primary;
+    CUresult result = primary_of(dev, &primary);
     if (result != CUDA_SUCCESS)
         return result;
+    if (!flags_good(flags))
+        return CUDA_ERROR_INVALID_VALUE;
     soft_lock();
-    primary.flags = flags;
+    primary->flags = flags;
     soft_unlock();
     return CUDA_SUCCESS;
 }
@@ -192,14 +224,15 @@ CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
 {
-    CUresult result = enter_device(dev);
+    struct context *primary;
+    CUresult result = primary_of(dev, &primary);
     if (result != CUDA_SUCCESS)
         return result;
     if (!flags || !active)
         return CUDA_ERROR_INVALID_VALUE;
     soft_lock();
-    *flags = primary.flags;
-    *active = primary.alive;
+    *flags = primary->flags;
+    *active = primary->alive;
     soft_unlock();
     return CUDA_SUCCESS;
 }
@@ -216,20 +249,18 @@ static CUresult push(struct context *context)
 
 CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
-    CUresult result = enter_device(dev);
+    struct device *device;
+    CUresult result = device_of(dev, &device);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!pctx)
+    if (!pctx || !flags_good(flags))
         return CUDA_ERROR_INVALID_VALUE;
     struct context *context = depth < STACK_MOST ? calloc(1, sizeof *context) : NULL;
     if (!context)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    context->device = device;
     soft_lock();
     result = revive(context, flags);
-    if (result == CUDA_SUCCESS) {
-        context->next = contexts;
-        contexts = context;
-    }
     soft_unlock();
     if (result != CUDA_SUCCESS) {
         free(context);
@@ -256,7 +287,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
     CUresult result = soft_enter();
     if (result != CUDA_SUCCESS)
         return result;
-    if (handle_kind_of(ctx) != HANDLE_CONTEXT || ctx == (CUcontext)&primary)
+    if (handle_kind_of(ctx) != HANDLE_CONTEXT || ((struct context *)ctx)->primary)
         return CUDA_ERROR_INVALID_CONTEXT;
     end((struct context *)ctx);
     if (context_current() == (struct context *)ctx)
@@ -341,7 +372,7 @@ CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
     if (result == CUDA_SUCCESS && !device)
         return CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        *device = 0;
+        *device = context->device->ordinal;
     return result;
 }
 
@@ -463,4 +494,90 @@ CUresult cuProfilerStop(void)
 {
     struct context *context;
     return context_enter(&context);
+}
+
+CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
+{
+    struct context *context;
+    CUresult result = context_of(ctx, &context);
+    if (result == CUDA_SUCCESS && !ctxId)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        *ctxId = context->id;
+    return result;
+}
+
+CUresult cuCtxSetFlags(unsigned int flags)
+{
+    struct context *context;
+    CUresult result = context_enter(&context);
+    if (result == CUDA_SUCCESS && !flags_good(flags))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        context->flags = flags;
+    return result;
+}
+
+CUresult cuCtxGetSharedMemConfig(CUsharedconfig *pConfig)
+{
+    struct context *context;
+    CUresult result = context_enter(&context);
+    if (result == CUDA_SUCCESS && !pConfig)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        *pConfig = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
+    return result;
+}
+
+CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
+{
+    struct context *context;
+    return context_enter(&context); /* banks have one width, as since compute capability 5 */
+}
+
+/* ---- peers ---- */
+
+/* The current context, and the bit of another device's. */
+static CUresult peer_enter(CUcontext handle, struct context **out, unsigned *bit)
+{
+    struct context *peer;
+    CUresult result = context_enter(out);
+    if (result == CUDA_SUCCESS)
+        result = handle_kind_of(handle) == HANDLE_CONTEXT ? context_of(handle, &peer)
+                                                          : CUDA_ERROR_INVALID_CONTEXT;
+    if (result == CUDA_SUCCESS && peer->device == (*out)->device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (result == CUDA_SUCCESS)
+        *bit = 1u << peer->device->ordinal;
+    return result;
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
+{
+    struct context *context;
+    unsigned bit = 0;
+    CUresult result = peer_enter(peerContext, &context, &bit);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (Flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    soft_lock();
+    bool already = context->peers & bit;
+    context->peers |= bit;
+    soft_unlock();
+    return already ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_SUCCESS;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peerContext)
+{
+    struct context *context;
+    unsigned bit = 0;
+    CUresult result = peer_enter(peerContext, &context, &bit);
+    if (result != CUDA_SUCCESS)
+        return result;
+    soft_lock();
+    bool enabled = context->peers & bit;
+    context->peers &= ~bit;
+    soft_unlock();
+    return enabled ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }

@@ -230,7 +230,7 @@ static CUresult fill(const struct fill_op *asked, CUstream handle, bool per_thre
         result = stream_of(context, handle, per_thread, &stream);
     if (result != CUDA_SUCCESS || !asked->width || !asked->height)
         return result;
-    if (asked->address % asked->element || asked->width > SOFT_MEMORY ||
+    if (asked->address % asked->element || asked->width > (uint64_t)1 << 42 ||
         !memory_covers(asked->address, fill_span(asked), true))
         return CUDA_ERROR_INVALID_VALUE;
     struct fill_op *op = op_create(sizeof *op);

@@ -1,10 +1,5 @@
-/* Start, state of the process, errors, and the switches a test may set:
- *   SOFTGPU_VERBOSE=1        a line on standard error for each fault
- *   SOFTGPU_SEED=N           order in which blocks run (0: ascending)
- *   SOFTGPU_THREADS=N        host threads of one launch (0: as many as processors)
- *   SOFTGPU_FAULT=oom:N,launch:N,hang:N   the N-th allocation fails, the N-th launch faults, the
- *                            N-th launch never ends
- * A child made by fork gets CUDA_ERROR_NOT_INITIALIZED from everything, as with the real driver. */
+/* Start, state of the process, errors. A child made by fork gets CUDA_ERROR_NOT_INITIALIZED from
+ * everything, as with the real driver. What the environment may ask for is read by settings.c. */
 #include "soft.h"
 
 #include <pthread.h>
@@ -15,6 +10,7 @@
 #include <unistd.h>
 
 static atomic_bool started, forked;
+static CUresult start_result = CUDA_ERROR_OUT_OF_MEMORY;
 
 static void after_fork(void)
 {
@@ -25,8 +21,10 @@ static void after_fork(void)
  * which unloads code and would wait for a kernel that never ends. */
 static void start(void)
 {
-    if (pthread_atfork(NULL, NULL, after_fork) == 0 && atexit(streams_finish) == 0)
-        atomic_store(&started, true);
+    if (pthread_atfork(NULL, NULL, after_fork) != 0 || atexit(streams_finish) != 0)
+        return;
+    start_result = soft_settings();
+    atomic_store(&started, start_result == CUDA_SUCCESS);
 }
 
 CUresult cuInit(unsigned int Flags)
@@ -39,7 +37,7 @@ CUresult cuInit(unsigned int Flags)
     if (__atomic_load_n(&soft_cancel, __ATOMIC_RELAXED))
         return CUDA_ERROR_DEINITIALIZED;
     pthread_once(&once, start);
-    return atomic_load(&started) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return start_result;
 }
 
 CUresult soft_enter(void)
@@ -47,8 +45,9 @@ CUresult soft_enter(void)
     if (atomic_load_explicit(&forked, memory_order_relaxed) ||
         !atomic_load_explicit(&started, memory_order_acquire))
         return CUDA_ERROR_NOT_INITIALIZED;
-    return __atomic_load_n(&soft_cancel, __ATOMIC_RELAXED) ? CUDA_ERROR_DEINITIALIZED
-                                                           : CUDA_SUCCESS;
+    if (__atomic_load_n(&soft_cancel, __ATOMIC_RELAXED))
+        return CUDA_ERROR_DEINITIALIZED;
+    return soft_lost() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
 CUresult cuDriverGetVersion(int *driverVersion)
@@ -111,19 +110,6 @@ CUresult soft_status(kg_status status)
     }
 }
 
-uint64_t soft_number(const char *variable, uint64_t standard)
-{
-    const char *text = getenv(variable);
-    char *end;
-    uint64_t value = text ? strtoull(text, &end, 0) : 0;
-    return text && *text && !*end ? value : standard;
-}
-
-bool soft_verbose(void)
-{
-    return soft_number("SOFTGPU_VERBOSE", 0) != 0;
-}
-
 void soft_say(const char *format, ...)
 {
     char line[800];
@@ -138,26 +124,4 @@ void soft_say(const char *format, ...)
     line[length++] = '\n';
     if (write(STDERR_FILENO, line, length) < 0)
         return; /* nobody to tell */
-}
-
-/* The N of SOFTGPU_FAULT's "kind:N"; 0: none. */
-static uint64_t fault_number(const char *kind)
-{
-    const char *text = getenv("SOFTGPU_FAULT");
-    size_t length = strlen(kind);
-    while (text && *text) {
-        if (!strncmp(text, kind, length) && text[length] == ':')
-            return strtoull(text + length + 1, NULL, 10);
-        text = strchr(text, ',');
-        text = text ? text + 1 : NULL;
-    }
-    return 0;
-}
-
-bool soft_fault_due(enum soft_event event)
-{
-    static const char *const kinds[] = {"oom", "launch", "hang"};
-    static atomic_uint_fast64_t counts[SOFT_EVENTS];
-    uint64_t number = fault_number(kinds[event]);
-    return atomic_fetch_add(&counts[event], 1) + 1 == number;
 }

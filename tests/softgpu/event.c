@@ -180,7 +180,9 @@ CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEn
     if (!pMilliseconds)
         return CUDA_ERROR_INVALID_VALUE;
     soft_lock();
-    if (!start->op || !end->op || ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING))
+    if (start->context->device != end->context->device)
+        result = CUDA_ERROR_INVALID_HANDLE;
+    else if (!start->op || !end->op || ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING))
         result = CUDA_ERROR_INVALID_HANDLE;
     else if (!start->op->done || !end->op->done)
         result = CUDA_ERROR_NOT_READY;

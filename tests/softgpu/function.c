@@ -59,9 +59,7 @@ static CUresult enter_kernel(CUkernel handle, struct function **out)
         return result;
     if (handle_kind_of(handle) != HANDLE_KERNEL)
         return CUDA_ERROR_INVALID_HANDLE;
-    struct context *context = context_current();
-    return bind((struct kernel *)handle, context && context->alive ? context : context_primary(),
-                out);
+    return bind((struct kernel *)handle, context_here(), out);
 }
 
 /* ---- attributes ---- */
@@ -69,6 +67,7 @@ static CUresult enter_kernel(CUkernel handle, struct function **out)
 CUresult function_attribute(const struct function *function, CUfunction_attribute which, int *out)
 {
     const struct exec_info *info = &function->info;
+    const struct device *device = function->module->context->device;
     switch (which) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
         *out = (int)info->max_threads;
@@ -84,7 +83,7 @@ CUresult function_attribute(const struct function *function, CUfunction_attribut
         return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-        *out = 90;
+        *out = 10 * device->model->major + device->model->minor;
         return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         *out = (int)function->max_shared;
@@ -107,10 +106,12 @@ CUresult function_attribute(const struct function *function, CUfunction_attribut
     }
 }
 
-static CUresult attribute_check(const struct exec_info *info, CUfunction_attribute which, int value)
+static CUresult attribute_check(const struct function *function, CUfunction_attribute which,
+                                int value)
 {
+    unsigned most = (unsigned)function->module->context->device->model->block_shared_kib << 10;
     if (which == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
-        return value >= 0 && info->static_shared + (uint64_t)value <= SOFT_SHARED_MOST
+        return value >= 0 && function->info.static_shared + (uint64_t)value <= most
                    ? CUDA_SUCCESS
                    : CUDA_ERROR_INVALID_VALUE;
     if (which == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT)
@@ -143,7 +144,7 @@ CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int v
     struct function *function;
     CUresult result = enter(hfunc, &function);
     if (result == CUDA_SUCCESS)
-        result = attribute_check(&function->info, attrib, value);
+        result = attribute_check(function, attrib, value);
     if (result == CUDA_SUCCESS)
         attribute_store(&function->max_shared, &function->carveout, attrib, value);
     return result;
@@ -153,7 +154,7 @@ CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel ker
 {
     struct function *function;
     CUresult result = enter_kernel(kernel, &function);
-    if (result == CUDA_SUCCESS && dev)
+    if (result == CUDA_SUCCESS && (dev < 0 || dev >= device_count()))
         return CUDA_ERROR_INVALID_DEVICE;
     if (result == CUDA_SUCCESS && !pi)
         return CUDA_ERROR_INVALID_VALUE;
@@ -165,10 +166,10 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel han
 {
     struct function *here;
     CUresult result = enter_kernel(handle, &here);
-    if (result == CUDA_SUCCESS && dev)
+    if (result == CUDA_SUCCESS && (dev < 0 || dev >= device_count()))
         return CUDA_ERROR_INVALID_DEVICE;
     if (result == CUDA_SUCCESS)
-        result = attribute_check(&here->info, attrib, val);
+        result = attribute_check(here, attrib, val);
     if (result != CUDA_SUCCESS)
         return result;
     struct kernel *kernel = (struct kernel *)handle;
@@ -328,10 +329,13 @@ CUresult function_blocks(const struct function *function, uint64_t threads, uint
     if (threads > function->info.max_threads || shared > function->max_shared)
         return CUDA_SUCCESS;
     uint64_t warps = round_up(threads, 32) / 32;
-    uint64_t block_shared = function->info.static_shared + shared + SOFT_BLOCK_RESERVED;
+    const struct device_model *m = function->module->context->device->model;
+    uint64_t block_shared =
+        function->info.static_shared + shared + ((uint64_t)m->reserved_kib << 10);
     uint64_t registers = round_up(function->info.registers, 8) * 32 * warps;
-    uint64_t most = least(SOFT_SM_BLOCKS, SOFT_SM_THREADS / 32 / warps);
-    most = least(most, SOFT_SM_SHARED / block_shared);
+    uint64_t most = least((uint64_t)m->sm_blocks, (uint64_t)m->sm_threads / 32 / warps);
+    if (block_shared)
+        most = least(most, ((uint64_t)m->sm_shared_kib << 10) / block_shared);
     *blocks = (int)least(most, registers ? SOFT_SM_REGISTERS / registers : most);
     return CUDA_SUCCESS;
 }
@@ -384,7 +388,7 @@ CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfu
             best_size = size;
         }
     }
-    *minGridSize = best_blocks * SOFT_SM_COUNT;
+    *minGridSize = best_blocks * function->module->context->device->model->sms;
     *blockSize = best_size;
     return best_size ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -114,9 +114,9 @@ static CUresult check_cooperative(const struct function *function, const struct 
     CUresult result = function_blocks(function, threads, shape->shared, &blocks);
     if (result != CUDA_SUCCESS)
         return result;
+    uint64_t sms = (uint64_t)function->module->context->device->model->sms;
     uint64_t grid = (uint64_t)shape->grid.x * shape->grid.y * shape->grid.z;
-    return grid <= (uint64_t)blocks * SOFT_SM_COUNT ? CUDA_SUCCESS
-                                                    : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    return grid <= (uint64_t)blocks * sms ? CUDA_SUCCESS : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 }
 
 /* ---- the launch ---- */
@@ -167,6 +167,8 @@ static CUresult launch(const struct request *request)
     CUresult result = context_enter(&context);
     if (result == CUDA_SUCCESS)
         result = stream_of(context, request->stream, request->per_thread, &stream);
+    if (result == CUDA_SUCCESS && stream->context != context)
+        result = CUDA_ERROR_INVALID_HANDLE; /* unlike a copy, which may go into any stream */
     if (result == CUDA_SUCCESS)
         result = function_of(request->handle, stream->context, &function);
     if (result == CUDA_SUCCESS)

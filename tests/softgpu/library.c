@@ -44,8 +44,14 @@ CUresult library_module(struct library *library, struct context *context, struct
 /* The library's module where this thread is. */
 static CUresult module_here(struct library *library, struct module **out)
 {
+    return library_module(library, context_here(), out);
+}
+
+/* The code is selected once, for the device of the thread that loads it. */
+static const char *arch_here(void)
+{
     struct context *context = context_current();
-    return library_module(library, context && context->alive ? context : context_primary(), out);
+    return (context && context->alive ? context->device : device_at(0))->arch;
 }
 
 static CUresult load(CUlibrary *out, struct code *code)
@@ -79,7 +85,7 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
     if (result == CUDA_SUCCESS && (!library || !code))
         return CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        result = code_create(code, 0, &selected);
+        result = code_create(code, 0, arch_here(), &selected);
     return result == CUDA_SUCCESS ? load(library, selected) : result;
 }
 
@@ -93,7 +99,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
     if (result == CUDA_SUCCESS && !library)
         return CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        result = code_from_file(fileName, &selected);
+        result = code_from_file(fileName, arch_here(), &selected);
     return result == CUDA_SUCCESS ? load(library, selected) : result;
 }
 

@@ -64,7 +64,7 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, si
     if (type == CU_JIT_INPUT_PTX)
         return add(link, data, size);
     struct code *code;
-    result = code_create(data, size, &code);
+    result = code_create(data, size, device_at(0)->arch, &code);
     if (result != CUDA_SUCCESS)
         return result;
     result = add(link, code->image.ptx.data, code->image.ptx.size);
@@ -79,7 +79,7 @@ CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *pa
     struct code *code;
     CUresult result = enter(state, &link);
     if (result == CUDA_SUCCESS)
-        result = code_from_file(path, &code);
+        result = code_from_file(path, device_at(0)->arch, &code);
     if (result != CUDA_SUCCESS)
         return result;
     result = add(link, code->image.ptx.data, code->image.ptx.size);

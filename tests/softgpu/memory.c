@@ -31,7 +31,8 @@ struct node {
 static struct node *nodes;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct segment *segments; /* never given back: the process keeps the addresses */
-static uint64_t used, next_id, cursor;
+static uint64_t used[SOFT_DEVICES_MOST], next_id, cursor;
+static _Thread_local int owner; /* device that the executor allocates for */
 
 uint64_t round_up(uint64_t value, uint64_t to)
 {
@@ -83,7 +84,7 @@ static struct segment *segment_add(uint64_t size)
     size = round_up(size + GAP, SEGMENT);
     if (!cursor) {
         uint64_t mixed = ((uint64_t)getpid() * 0x9e3779b97f4a7c15u) >> 32;
-        cursor = WINDOW + mixed % ((WINDOW_SIZE - 2 * SOFT_MEMORY) / SEGMENT) * SEGMENT;
+        cursor = WINDOW + mixed % ((WINDOW_SIZE - ((uint64_t)8 << 30)) / SEGMENT) * SEGMENT;
     }
     for (unsigned tries = 0; tries < WINDOW_SIZE / SEGMENT; tries++) {
         if (cursor + size > WINDOW + WINDOW_SIZE)
@@ -161,16 +162,21 @@ static void uncommit(int index)
         soft_say("cannot give back %llu bytes", (unsigned long long)(end - first));
 }
 
+static uint64_t room_of(int device)
+{
+    return device_at(device)->memory - used[device];
+}
+
 static CUresult take(struct memory_block *block, uint64_t align)
 {
-    if (block->size > SOFT_MEMORY - used)
+    if (block->size > room_of(block->device))
         return CUDA_ERROR_OUT_OF_MEMORY;
     block->base = gap_find(block->size, align);
     if (!block->base || !commit(block->base, block->size))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = enter(*block);
     if (result == CUDA_SUCCESS)
-        used += block->size;
+        used[block->device] += block->size;
     return result;
 }
 
@@ -179,9 +185,14 @@ CUresult memory_take(struct context *context, uint64_t size, uint64_t align, enu
 {
     if (!size)
         return CUDA_ERROR_INVALID_VALUE;
-    if (size > SOFT_MEMORY || (kind != MEMORY_MODULE && soft_fault_due(SOFT_OOM)))
+    struct memory_block block = {.size = size,
+                                 .kind = kind,
+                                 .writable = true,
+                                 .device = context ? context->device->ordinal : owner,
+                                 .context = context};
+    if (size > device_at(block.device)->memory ||
+        (kind != MEMORY_MODULE && soft_fault_due(SOFT_OOM)))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct memory_block block = {.size = size, .kind = kind, .writable = true, .context = context};
     pthread_mutex_lock(&mutex);
     CUresult result = take(&block, align > 512 ? align : 512);
     pthread_mutex_unlock(&mutex);
@@ -192,7 +203,8 @@ CUresult memory_take(struct context *context, uint64_t size, uint64_t align, enu
 
 static void give(int index)
 {
-    used -= table_at((unsigned)index).size;
+    const struct memory_block *block = block_of(table_at((unsigned)index));
+    used[block->device] -= block->size;
     uncommit(index);
     leave(index);
 }
@@ -284,29 +296,34 @@ bool memory_is_device_address(uint64_t address)
     return found;
 }
 
-bool memory_charge(uint64_t size)
+bool memory_charge(int device, uint64_t size)
 {
     pthread_mutex_lock(&mutex);
-    bool fits = size <= SOFT_MEMORY - used;
+    bool fits = size <= room_of(device);
     if (fits)
-        used += size;
+        used[device] += size;
     pthread_mutex_unlock(&mutex);
     return fits;
 }
 
-void memory_uncharge(uint64_t size)
+void memory_uncharge(int device, uint64_t size)
 {
     pthread_mutex_lock(&mutex);
-    used -= size;
+    used[device] -= size;
     pthread_mutex_unlock(&mutex);
 }
 
-uint64_t memory_used(void)
+uint64_t memory_used(int device)
 {
     pthread_mutex_lock(&mutex);
-    uint64_t now = used;
+    uint64_t now = used[device];
     pthread_mutex_unlock(&mutex);
     return now;
+}
+
+void memory_owner_set(int device)
+{
+    owner = device;
 }
 
 static bool exec_find(uint64_t address, struct exec_range *out)

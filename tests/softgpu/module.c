@@ -8,12 +8,12 @@
 
 /* ---- code ---- */
 
-CUresult code_create(const void *data, size_t size, struct code **out)
+CUresult code_create(const void *data, size_t size, const char *arch, struct code **out)
 {
     struct code *code = calloc(1, sizeof *code);
     if (!code)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = soft_status(image_select(data, size, "sm_90", true, &code->image));
+    CUresult result = soft_status(image_select(data, size, arch, true, &code->image));
     if (result == CUDA_SUCCESS && !code->image.ptx.size)
         result = CUDA_ERROR_NO_BINARY_FOR_GPU;
     if (result != CUDA_SUCCESS) {
@@ -37,14 +37,14 @@ void code_release(struct code *code)
     free(code);
 }
 
-CUresult code_from_file(const char *path, struct code **out)
+CUresult code_from_file(const char *path, const char *arch, struct code **out)
 {
     struct kg_bytes file = {0};
     if (!path)
         return CUDA_ERROR_INVALID_VALUE;
     if (file_read(path, (size_t)1 << 30, &file) != KG_OK)
         return CUDA_ERROR_FILE_NOT_FOUND;
-    CUresult result = code_create(file.data, file.size, out);
+    CUresult result = code_create(file.data, file.size, arch, out);
     bytes_free(&file);
     return result;
 }
@@ -62,6 +62,7 @@ CUresult module_create(struct context *context, struct code *code, struct librar
     struct module *module = calloc(1, sizeof *module);
     if (!module)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    memory_owner_set(context->device->ordinal);
     kg_status status = exec_module_create((const char *)code->image.ptx.data, &soft_memory,
                                           &module->exec, refusal, sizeof refusal);
     if (status != KG_OK || !handle_add(module, HANDLE_MODULE)) {
@@ -174,7 +175,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
         return result;
     if (!module || !image)
         return CUDA_ERROR_INVALID_VALUE;
-    result = code_create(image, 0, &code);
+    result = code_create(image, 0, context->device->arch, &code);
     return result == CUDA_SUCCESS ? load(module, context, code) : result;
 }
 
@@ -219,7 +220,7 @@ CUresult cuModuleLoad(CUmodule *module, const char *fname)
         return result;
     if (!module)
         return CUDA_ERROR_INVALID_VALUE;
-    result = code_from_file(fname, &code);
+    result = code_from_file(fname, context->device->arch, &code);
     return result == CUDA_SUCCESS ? load(module, context, code) : result;
 }
 

@@ -8,7 +8,8 @@ static CUresult attribute(void *data, CUpointer_attribute which, uint64_t addres
     switch (which) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         *(CUcontext *)data =
-            (CUcontext)(block->context ? block->context : context_primary()); /* mapped: none */
+            (CUcontext)(block->context ? block->context
+                                       : context_primary(block->device)); /* mapped: none */
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)data = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
@@ -33,7 +34,7 @@ static CUresult attribute(void *data, CUpointer_attribute which, uint64_t addres
         *(unsigned *)data = block->kind == MEMORY_MANAGED;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = 0;
+        *(int *)data = block->device;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *(uint64_t *)data = block->base;

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-struct real_driver driver;
+struct soft_driver driver;
 
 static _Thread_local cudaError_t last_error;
 static _Thread_local int device;
@@ -25,6 +25,7 @@ enum { FORM_LEGACY = 0, FORM_BOTH = 0, FORM_PTDS = 2 }; /* flags of cuGetProcAdd
         return CUDA_ERROR_NOT_SUPPORTED;                                                           \
     }
 #include "cuda_api.def"
+#include "soft_api.def"
 #undef API
 
 static const struct {
@@ -34,9 +35,10 @@ static const struct {
     void *missing;
 } rows[] = {
 #define API(ret, symbol, base, version, stream, use, params, args)                                 \
-    {base, version, FORM_##stream, offsetof(struct real_driver, symbol),                           \
+    {base, version, FORM_##stream, offsetof(struct soft_driver, symbol),                           \
      (void *)(uintptr_t)missing_##symbol},
 #include "cuda_api.def"
+#include "soft_api.def"
 #undef API
 };
 

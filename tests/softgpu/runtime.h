@@ -5,13 +5,13 @@
 #ifndef SOFTGPU_RUNTIME_H
 #define SOFTGPU_RUNTIME_H
 
-#include "gpu/real.h"
+#include "soft_entries.h"
 
 #include <cuda_runtime_api.h>
 
-/* Every entry of cuda_api.def as this driver gave it; an entry that it lacks answers
- * CUDA_ERROR_NOT_SUPPORTED, so that no pointer is ever NULL. */
-extern struct real_driver driver;
+/* Every entry as this driver gave it; an entry that it lacks answers CUDA_ERROR_NOT_SUPPORTED, so
+ * that no pointer is ever NULL. */
+extern struct soft_driver driver;
 
 /* Driver found and initialised, a context current to this thread; or why not. */
 cudaError_t runtime_enter(void);

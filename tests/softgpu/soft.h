@@ -17,29 +17,55 @@
 #include "code/code.h"
 #include "exec.h"
 
-#define SOFT_MEMORY ((uint64_t)4 << 30) /* of the device, bytes */
-#define SOFT_SM_COUNT 132
-#define SOFT_SM_THREADS 2048
-#define SOFT_SM_BLOCKS 32
-#define SOFT_SM_SHARED (228u << 10)
 #define SOFT_SM_REGISTERS 65536
-#define SOFT_SHARED (48u << 10)        /* a block may have without asking */
-#define SOFT_SHARED_MOST (227u << 10)  /* and by attribute */
-#define SOFT_BLOCK_RESERVED (1u << 10) /* shared memory the system takes a block */
+#define SOFT_SHARED (48u << 10) /* a block may have without asking */
+#define SOFT_BUS 0x5f           /* PCI bus of the first device */
+#define SOFT_DEVICES_MOST 8
 
 /* ---- driver.c: state of the process ---- */
 
 /* CUDA_SUCCESS, or why nothing can be done: not initialised, forked away, shutting down. */
 CUresult soft_enter(void);
-/* True when SOFTGPU_VERBOSE=1: faults print a line. */
-bool soft_verbose(void);
 void soft_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+CUresult soft_status(kg_status status);
+
+/* ---- settings.c: the SOFTGPU_* variables ---- */
+
+/* Reads them all, once: devices and faults. */
+CUresult soft_settings(void);
 /* The number of the environment variable, or standard. */
 uint64_t soft_number(const char *variable, uint64_t standard);
-/* Counts an event of this kind; true for the one that SOFTGPU_FAULT=kind:N names. */
-enum soft_event { SOFT_OOM, SOFT_LAUNCH, SOFT_HANG, SOFT_EVENTS };
+/* True when SOFTGPU_VERBOSE=1: faults print a line. */
+bool soft_verbose(void);
+/* Counts an event of this kind; true for one that SOFTGPU_FAULT asks to fail. */
+enum soft_event { SOFT_OOM, SOFT_LAUNCH, SOFT_HANG, SOFT_LOST, SOFT_SLOW, SOFT_EVENTS };
 bool soft_fault_due(enum soft_event event);
-CUresult soft_status(kg_status status);
+uint64_t soft_slowness(void); /* milliseconds that each copy takes longer */
+void soft_lose(void);         /* the device: every call fails from now on */
+bool soft_lost(void);
+
+/* ---- device.c ---- */
+
+struct device_model {
+    const char *word, *name;
+    int major, minor, sms, sm_threads, sm_blocks, sm_shared_kib, block_shared_kib, reserved_kib,
+        l2_bytes, clock_khz, memory_khz, bus_bits;
+    uint64_t memory_bytes;
+    int copy_engines, double_ratio;
+};
+
+struct device {
+    const struct device_model *model;
+    uint64_t memory; /* bytes */
+    int ordinal;
+    char arch[12]; /* "sm_90" */
+};
+
+const struct device_model *device_model_find(const char *word, size_t length);
+bool device_add(const struct device_model *model, uint64_t memory); /* memory 0: the model's */
+int device_count(void);
+struct device *device_at(int ordinal); /* of a number that is known to be good */
+CUresult device_of(CUdevice ordinal, struct device **out);
 
 /* ---- entries.c: the rows of cuda_api.def ---- */
 
@@ -78,9 +104,11 @@ void handle_remove(const void *handle);
 enum { SOFT_LIMITS = 8 };
 
 struct context {
-    bool primary;
+    struct device *device;
+    bool primary, listed; /* listed: among the contexts ever alive */
     atomic_bool alive;
     unsigned flags, references; /* references: of the primary context */
+    unsigned peers;             /* bit N: access to device N's memory is enabled */
     uint64_t id;
     _Atomic CUresult fault; /* sticky; CUDA_SUCCESS: none */
     size_t limits[SOFT_LIMITS];
@@ -97,7 +125,9 @@ CUresult context_enter(struct context **out);
 CUresult context_of(CUcontext handle, struct context **out);
 /* The context current to this thread, alive or not; NULL: none. */
 struct context *context_current(void);
-struct context *context_primary(void);
+struct context *context_primary(int device);
+/* The context current to this thread if it is alive, else the first device's primary one. */
+struct context *context_here(void);
 struct context *contexts_first(void); /* all ever made: the list only grows, at its front */
 
 /* ---- memory.c ---- */
@@ -119,6 +149,7 @@ struct memory_block {
     bool writable;
     unsigned flags; /* of the host call that made it */
     uint64_t id;    /* no two allocations of a process have the same */
+    int device;     /* ordinal; of host memory: of the context that made it */
     struct context *context;
 };
 
@@ -142,9 +173,11 @@ bool memory_covers(uint64_t address, uint64_t size, bool write);
 /* True when address lies in what was taken for device addresses: not live, it is a mistake. */
 bool memory_is_device_address(uint64_t address);
 /* Counts device memory that is taken by other means; false when there is no room. */
-bool memory_charge(uint64_t size);
-void memory_uncharge(uint64_t size);
-uint64_t memory_used(void);
+bool memory_charge(int device, uint64_t size);
+void memory_uncharge(int device, uint64_t size);
+uint64_t memory_used(int device);
+/* Whose memory the executor's allocations of this thread are, for the variables of a module. */
+void memory_owner_set(int device);
 extern const struct exec_memory soft_memory;
 uint64_t round_up(uint64_t value, uint64_t to);
 
@@ -224,8 +257,8 @@ struct code {
     unsigned references;
     struct image_code image;
 };
-CUresult code_create(const void *data, size_t size, struct code **out);
-CUresult code_from_file(const char *path, struct code **out);
+CUresult code_create(const void *data, size_t size, const char *arch, struct code **out);
+CUresult code_from_file(const char *path, const char *arch, struct code **out);
 void code_release(struct code *code); /* takes the lock */
 
 struct module {

@@ -2,7 +2,7 @@
 #ifndef SOFTGPU_SOFT_TEST_H
 #define SOFTGPU_SOFT_TEST_H
 
-#include "gpu/real.h"
+#include "softgpu/soft_entries.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -15,8 +15,19 @@
 
 #define SOFT_DRIVER BUILD_DIR "/softgpu/libcuda.so.1"
 
-/* The driver under test, every entry of the table. */
-static struct real_driver cu;
+/* The driver under test, every entry that it has. */
+static struct soft_driver cu;
+
+static const struct {
+    const char *symbol;
+    size_t offset;
+} soft_rows[] = {
+#define API(ret, symbol, base, version, stream, use, params, args)                                 \
+    {#symbol, offsetof(struct soft_driver, symbol)},
+#include "gpu/cuda_api.def"
+#include "softgpu/soft_api.def"
+#undef API
+};
 
 static inline void soft_open(void)
 {
@@ -25,11 +36,11 @@ static inline void soft_open(void)
         fprintf(stderr, "%s\n", dlerror());
         exit(1);
     }
-    for (unsigned i = 0; i < real_row_count; i++) {
-        void *address = dlsym(library, real_rows[i].symbol);
+    for (size_t i = 0; i < sizeof soft_rows / sizeof *soft_rows; i++) {
+        void *address = dlsym(library, soft_rows[i].symbol);
         if (!CHECK(address))
-            fprintf(stderr, "missing: %s\n", real_rows[i].symbol);
-        memcpy((char *)&cu + real_rows[i].offset, &address, sizeof address);
+            fprintf(stderr, "missing: %s\n", soft_rows[i].symbol);
+        memcpy((char *)&cu + soft_rows[i].offset, &address, sizeof address);
     }
 }
 

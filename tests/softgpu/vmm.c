@@ -19,7 +19,7 @@ struct reservation {
 };
 
 struct physical {
-    int fd;
+    int fd, device;
     uint64_t size;
     unsigned references; /* its handle, and each mapping */
 };
@@ -138,7 +138,8 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 
 static bool location_fits(const CUmemLocation *location)
 {
-    return location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id == 0;
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id >= 0 &&
+           location->id < device_count();
 }
 
 CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
@@ -154,12 +155,12 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
     return CUDA_SUCCESS;
 }
 
-static struct physical *physical_create(uint64_t size)
+static struct physical *physical_create(int device, uint64_t size)
 {
     struct physical *physical = malloc(sizeof *physical);
     int fd = memfd_create("softgpu", MFD_CLOEXEC);
     if (physical && fd >= 0 && ftruncate(fd, (off_t)size) == 0) {
-        *physical = (struct physical){fd, size, 1};
+        *physical = (struct physical){fd, device, size, 1};
         if (handle_add(physical, HANDLE_PHYSICAL))
             return physical;
     }
@@ -178,11 +179,11 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle_v1 *handle, size_t size,
     if (!handle || !size || size % GRANULE || flags || !prop ||
         prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || !location_fits(&prop->location))
         return CUDA_ERROR_INVALID_VALUE;
-    if (soft_fault_due(SOFT_OOM) || !memory_charge(size))
+    if (soft_fault_due(SOFT_OOM) || !memory_charge(prop->location.id, size))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct physical *physical = physical_create(size);
+    struct physical *physical = physical_create(prop->location.id, size);
     if (!physical) {
-        memory_uncharge(size);
+        memory_uncharge(prop->location.id, size);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *handle = (uintptr_t)physical;
@@ -194,7 +195,7 @@ static void physical_release(struct physical *physical)
 {
     if (--physical->references)
         return;
-    memory_uncharge(physical->size);
+    memory_uncharge(physical->device, physical->size);
     close(physical->fd);
     free(physical);
 }
@@ -308,7 +309,12 @@ static CUresult set_access(struct mapping *mapping, CUmemAccess_flags access)
     if (!readable)
         return CUDA_SUCCESS;
     CUresult result = memory_enter((struct memory_block){
-        .base = mapping->base, .size = mapping->size, .kind = MEMORY_MAPPED, .writable = writable});
+        .base = mapping->base,
+        .size = mapping->size,
+        .kind = MEMORY_MAPPED,
+        .writable = writable,
+        .device = mapping->physical->device,
+    });
     mapping->accessible = result == CUDA_SUCCESS;
     return result;
 }
