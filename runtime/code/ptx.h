@@ -113,6 +113,8 @@ struct ptx_form {
     uint32_t index;       /* number of this form in the module, from 0 */
 };
 bool ptx_has(const struct ptx_form *form, enum ptx_mod mod);
+/* The space that a suffix names; PTX_SPACE_generic: none. */
+enum ptx_space ptx_mod_space(unsigned mod);
 
 enum ptx_kind {
     PTX_REG,     /* reg, negated (!%p), component (of a vector register) */

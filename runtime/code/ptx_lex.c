@@ -426,28 +426,6 @@ static void suffix_look_up(struct parser *p, struct name *suffix)
     suffix->mod = PTX_MOD_COUNT + (int)p->mod_texts.count - 1;
 }
 
-static uint8_t space_of_mod(unsigned mod)
-{
-    switch (mod) {
-    case PTX_MOD_global:
-        return PTX_SPACE_global;
-    case PTX_MOD_const:
-        return PTX_SPACE_const;
-    case PTX_MOD_shared:
-    case PTX_MOD_shared_cta:
-    case PTX_MOD_shared_cluster:
-        return PTX_SPACE_shared;
-    case PTX_MOD_local:
-        return PTX_SPACE_local;
-    case PTX_MOD_param:
-    case PTX_MOD_param_entry:
-    case PTX_MOD_param_func:
-        return PTX_SPACE_param;
-    default:
-        return PTX_SPACE_generic;
-    }
-}
-
 /* Splits the suffixes of form->text into types and others. */
 static void form_fill(struct parser *p, struct ptx_form *form)
 {
@@ -474,7 +452,7 @@ static void form_fill(struct parser *p, struct ptx_form *form)
         }
         mods[form->mod_count++] = (uint16_t)suffix->mod;
         if (!form->space)
-            form->space = space_of_mod((unsigned)suffix->mod);
+            form->space = (uint8_t)ptx_mod_space((unsigned)suffix->mod);
         if (suffix->mod >= PTX_MOD_v2 && suffix->mod <= PTX_MOD_v8)
             form->vector = (uint8_t)(2 << (suffix->mod - PTX_MOD_v2));
     }

@@ -37,6 +37,28 @@ bool ptx_has(const struct ptx_form *form, enum ptx_mod mod)
     return false;
 }
 
+enum ptx_space ptx_mod_space(unsigned mod)
+{
+    switch (mod) {
+    case PTX_MOD_global:
+        return PTX_SPACE_global;
+    case PTX_MOD_const:
+        return PTX_SPACE_const;
+    case PTX_MOD_shared:
+    case PTX_MOD_shared_cta:
+    case PTX_MOD_shared_cluster:
+        return PTX_SPACE_shared;
+    case PTX_MOD_local:
+        return PTX_SPACE_local;
+    case PTX_MOD_param:
+    case PTX_MOD_param_entry:
+    case PTX_MOD_param_func:
+        return PTX_SPACE_param;
+    default:
+        return PTX_SPACE_generic;
+    }
+}
+
 uint32_t ptx_effects(const struct ptx_instr *instr)
 {
     return ptx_ops[instr->form->op].effects;
