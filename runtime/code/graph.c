@@ -236,7 +236,7 @@ kg_status graph_make(const struct ptx_func *func, struct kg_arena *arena, struct
     out->hidden = arena_alloc(arena, sizeof *out->hidden);
     if (!out->hidden)
         return KG_NO_MEMORY;
-    out->hidden->limit = 30000000 + 100ull * func->instr_count;
+    out->hidden->limit = 50000000 + 100ull * func->instr_count;
     out->hidden->marked_from = GRAPH_NONE;
     kg_status status = make_blocks(out);
     if (status == KG_OK)

@@ -35,6 +35,8 @@ static unsigned operand_mask(const struct graph *graph, uint32_t instr,
                              const struct ptx_operand *operand)
 {
     unsigned mask = 0;
+    if (operand->kind == PTX_REG && graph->func->regs[operand->reg].type == PTX_TYPE_pred)
+        return 0;
     if (operand->kind == PTX_REG)
         return graph->values[graph_operand(graph, instr, operand)].spaces;
     if (operand->kind == PTX_SYMBOL)
