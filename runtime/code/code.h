@@ -33,6 +33,10 @@ kg_status image_select(const void *data, size_t size, const char *arch, bool ptx
                        struct image_code *out);
 void image_code_free(struct image_code *code);
 
+/* One fatbin of a cubin and the PTX it was made from, both stored: the driver and image_select take
+ * the cubin, and the PTX is its raw material. out: owned. */
+kg_status image_join(const void *cubin, size_t size, const char *ptx, struct kg_bytes *out);
+
 struct kernel_pointer {
     uint16_t param,
         offset; /* parameter and byte inside it (by-value structs) where 8 bytes of address stand */
@@ -88,6 +92,26 @@ kg_status ptx_specialise(const char *ptx, const char *entry, const struct kg_lau
                          const struct kg_param *params, uint32_t param_count,
                          const struct kg_scalar *scalars, uint32_t scalar_count,
                          struct kg_bytes *out, unsigned *replaced);
+
+/* The rows of passes.def. */
+enum rewrite_pass {
+#define PASS(id, title, reason) PASS_##id,
+#include "code/passes.def"
+    PASS_COUNT
+};
+struct pass_row {
+    const char *name, *title, *reason;
+};
+extern const struct pass_row pass_rows[PASS_COUNT];
+
+/* All exact rewrites that there are, of the entry and what it calls: as ptx_specialise, then the
+ * other rows of passes.def in rounds, until no more apply. KG_NO_CANDIDATE when there were none
+ * that ptxas would not make by itself. done: how often each row. Safe with hostile input; work is
+ * bounded, and what is too large is left as it is. */
+kg_status ptx_rewrite(const char *ptx, const char *entry, const struct kg_launch *launch,
+                      const struct kg_param *params, uint32_t param_count,
+                      const struct kg_scalar *scalars, uint32_t scalar_count, struct kg_bytes *out,
+                      unsigned done[PASS_COUNT]);
 
 /* What admission asks of a candidate's PTX. */
 struct ptx_facts {

@@ -2,7 +2,7 @@
  * launch's dimensions, become constants; functions and variables that the entry does not need go.
  * Text is cut and spliced at the places the parser gives; nothing else of the source changes, least
  * of all the entry's name and parameters. */
-#include "parts.h"
+#include "passes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,11 +25,14 @@ struct work {
     uint32_t byte_count;
     struct edit *edits; /* in order of the text within a function */
     uint32_t edit_count;
+    unsigned done[PASS_COUNT];
     bool failed;
 };
 
-static void edit_add(struct work *work, uint32_t begin, uint32_t end, char *text)
+static void edit_add(struct work *work, enum rewrite_pass pass, uint32_t begin, uint32_t end,
+                     char *text)
 {
+    work->done[pass]++;
     if (!text || work->edit_count == EDITS_MAX) {
         work->failed = true;
         return;
@@ -122,10 +125,11 @@ static char *move_text(struct work *work, const char *guard, int guard_length,
 /* How much of the instruction stands before its operation: the guard and its white space. */
 static int guard_length(const struct work *work, const struct ptx_instr *instr)
 {
-    const char *text = work->source + instr->place.begin;
-    size_t size = instr->place.end - instr->place.begin;
-    const char *operation = instr->guard == PTX_NO_REG ? text : memmem(text, size, "ld", 2);
-    return operation ? (int)(operation - text) : -1;
+    if (instr->guard == PTX_NO_REG)
+        return 0;
+    size_t size =
+        guard_size(work->source + instr->place.begin, instr->place.end - instr->place.begin);
+    return size ? (int)size : -1;
 }
 
 /* A load from the entry's parameters, all of whose bytes are known, becomes one move or several. */
@@ -155,7 +159,7 @@ static void edit_load(struct work *work, const struct ptx_func *func, const stru
         if (!text)
             return;
     }
-    edit_add(work, instr->place.begin, instr->place.end, text);
+    edit_add(work, PASS_param, instr->place.begin, instr->place.end, text);
 }
 
 /* ---- launch dimensions ---- */
@@ -179,7 +183,8 @@ static void edit_special(void *self, const struct ptx_operand *operand)
     unsigned bits = form->type_count ? ptx_types[form->types[form->type_count - 1]].bits : 0;
     if (bits < 16 || (bits == 16 && value > UINT16_MAX))
         return;
-    edit_add(at->work, operand->begin, operand->end, arena_format(&at->work->arena, "%u", value));
+    edit_add(at->work, PASS_launch, operand->begin, operand->end,
+             arena_format(&at->work->arena, "%u", value));
 }
 
 static void edit_func(struct work *work, const struct ptx_func *func)
@@ -289,16 +294,16 @@ static kg_status prepare(struct work *work, const char *entry, const struct kg_p
     return status == KG_OK ? needs_make(work->module, func, &work->arena, &work->needs) : status;
 }
 
-kg_status ptx_specialise(const char *ptx, const char *entry, const struct kg_launch *launch,
+kg_status specialise_all(const char *ptx, const char *entry, const struct kg_launch *launch,
                          const struct kg_param *params, uint32_t param_count,
                          const struct kg_scalar *scalars, uint32_t scalar_count,
-                         struct kg_bytes *out, unsigned *replaced)
+                         struct kg_bytes *out, unsigned done[PASS_COUNT])
 {
     char error[256];
     struct ptx_module module;
     struct work work = {.source = ptx, .module = &module, .launch = launch};
     *out = (struct kg_bytes){0};
-    *replaced = 0;
+    memset(done, 0, PASS_COUNT * sizeof *done);
     kg_status status = ptx_parse(ptx, strlen(ptx), &module, error, sizeof error);
     if (status != KG_OK) {
         log_line(KG_INFO, "%.100s: PTX not understood: %s", entry, error);
@@ -309,13 +314,26 @@ kg_status ptx_specialise(const char *ptx, const char *entry, const struct kg_lau
         edit_func(&work, work.needs.funcs[i]);
     if (status == KG_OK && work.failed)
         status = KG_LIMIT;
-    if (status == KG_OK && !work.edit_count)
-        status = KG_NO_CANDIDATE;
     if (status == KG_OK)
         status = assemble(&work, out);
     if (status == KG_OK)
-        *replaced = work.edit_count;
+        memcpy(done, work.done, sizeof work.done);
     arena_free(&work.arena);
     ptx_module_free(&module);
     return status;
+}
+
+kg_status ptx_specialise(const char *ptx, const char *entry, const struct kg_launch *launch,
+                         const struct kg_param *params, uint32_t param_count,
+                         const struct kg_scalar *scalars, uint32_t scalar_count,
+                         struct kg_bytes *out, unsigned *replaced)
+{
+    unsigned done[PASS_COUNT];
+    kg_status status =
+        specialise_all(ptx, entry, launch, params, param_count, scalars, scalar_count, out, done);
+    *replaced = done[PASS_param] + done[PASS_launch];
+    if (status != KG_OK || *replaced)
+        return status;
+    bytes_free(out);
+    return KG_NO_CANDIDATE;
 }
