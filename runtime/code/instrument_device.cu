@@ -1,0 +1,573 @@
+/* What an instrumented kernel calls at each access, barrier and fence. This is the source; the
+ * library carries its PTX, instrument_device.inc, which instrument_device.sh makes from it (nvcc is
+ * not needed to build). Instructions of the oldest targets only: the PTX is put into modules of any
+ * version. Layouts: instrument.h. Nothing here may wait, or touch a bar.* or a warp operation. */
+typedef unsigned u32;
+typedef unsigned long long u64;
+
+enum { CONTAIN = 1, RECORD = 2, SPACES = 4 }; /* state.flags */
+enum {
+    READ = 0x100,
+    WRITE = 0x200,
+    ATOMIC = 0x400,
+    STRONG = 0x800,
+    RELEASE = 0x1000,
+    VOLATILE = 0x2000
+};                                                               /* info */
+enum { SHARED = 0x10000, LOCAL = 0x20000, CONSTANT = 0x30000 };  /* info: the space */
+enum { OUTSIDE = 1, MISALIGNED, DENIED, BUDGET, RAW, WAR, WAW }; /* report kinds */
+enum { MOST_REPORTS = 64, MOST_COUNT = 1 << 24, RING = 8 };
+
+struct range {
+    u64 begin, end, reads, writes, cells;
+    u32 rights, pad;
+};
+
+struct report {
+    u64 address;
+    u32 kind, size, line, block[3], thread[3], other_block, other_thread, other_line;
+};
+
+struct reports {
+    u32 count, same_value;
+    u64 pad;
+    struct report list[MOST_REPORTS];
+};
+
+/* Of a block: what it published (see published), and the time of its latest acquire. */
+struct block {
+    u32 count, acquired;
+    u64 ring[RING];
+};
+
+/* Of a granule of memory: its last writer, two readers, and their lines. */
+struct cell {
+    u64 writer, readers[2];
+    u32 write_line, read_line;
+};
+
+extern "C" {
+__constant__ struct {
+    u32 flags, budget;
+    u32 range_count, const_count;
+    struct range *ranges, *consts;
+    struct reports *reports;
+    struct block *blocks;
+    u32 *clock;
+    struct cell *shared_cells; /* slots of shared_count cells, a block each */
+    u32 block_count, shared_slots, shared_count;
+    u32 global_shift, shared_shift; /* log2 of a granule's bytes */
+    u32 pad;
+} kgi_state;
+}
+
+struct thread {
+    u32 budget, epoch, warp_epoch, acquired;
+    u32 fence, fence_warp, block_fence, block_fence_warp;
+    u64 local_low, local_high;
+    u32 shared_low, shared_high;
+    u64 pad;
+};
+
+#define FUNC extern "C" __device__ __noinline__
+
+static __device__ __forceinline__ u32 block_number(void)
+{
+    return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+}
+
+static __device__ __forceinline__ u32 thread_number(void)
+{
+    return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+}
+
+/* ---- reports ------------------------------------------------------------------------------- */
+
+FUNC void kgi_report(u64 address, u32 kind, u32 size, u32 line, u32 block, u32 thread,
+                     u32 other_line)
+{
+    struct reports *all = kgi_state.reports;
+    if (*(volatile u32 *)&all->count >= MOST_COUNT)
+        return;
+    u32 index = atomicAdd(&all->count, 1);
+    if (index >= MOST_REPORTS)
+        return;
+    struct report *r = &all->list[index];
+    r->address = address;
+    r->kind = kind;
+    r->size = size;
+    r->line = line;
+    r->block[0] = blockIdx.x;
+    r->block[1] = blockIdx.y;
+    r->block[2] = blockIdx.z;
+    r->thread[0] = threadIdx.x;
+    r->thread[1] = threadIdx.y;
+    r->thread[2] = threadIdx.z;
+    r->other_block = block;
+    r->other_thread = thread;
+    r->other_line = other_line;
+}
+
+static __device__ __forceinline__ u32 offend(u64 address, u32 kind, u32 info, u32 line)
+{
+    kgi_report(address, kind | (info & 0x3ff00), info & 255, line, ~0u, 0, 0);
+    return !(kgi_state.flags & CONTAIN);
+}
+
+/* ---- record and check ---------------------------------------------------------------------- */
+
+/* The range that holds [address, address + size); ranges are sorted and disjoint. */
+static __device__ __forceinline__ const struct range *find(const struct range *ranges, u32 count,
+                                                           u64 address, u32 size)
+{
+    u32 low = 0, high = count;
+    while (low < high) {
+        u32 middle = (low + high) / 2;
+        if (address < ranges[middle].begin)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    if (!low)
+        return 0;
+    const struct range *r = &ranges[low - 1];
+    return address < r->end && r->end - address >= size ? r : 0;
+}
+
+/* A bit a byte; an aligned access never crosses a word of them. */
+static __device__ __forceinline__ void mark(u64 bits, u64 begin, u64 address, u32 size)
+{
+    u64 offset = address - (begin & ~31ull);
+    u32 mask = (size >= 32 ? ~0u : (1u << size) - 1) << (offset & 31);
+    u32 *word = (u32 *)bits + (offset >> 5);
+    if ((*(volatile u32 *)word & mask) != mask)
+        atomicOr(word, mask);
+}
+
+static __device__ __forceinline__ u32 judge(const struct range *ranges, u32 count, u64 address,
+                                            u32 info, u32 line)
+{
+    u32 size = info & 255; /* of a copy with a length of its own: any multiple of 1, 2, 4, ... */
+    if (!size)
+        return 1;
+    if (address & ((size & -size) - 1))
+        return offend(address, MISALIGNED, info, line);
+    const struct range *r = find(ranges, count, address, size);
+    if (!r)
+        return offend(address, OUTSIDE, info, line);
+    if ((info >> 8 & 3) & ~r->rights)
+        return offend(address, DENIED, info, line);
+    if (kgi_state.flags & RECORD) {
+        if (info & READ && r->reads)
+            mark(r->reads, r->begin, address, size);
+        if (info & WRITE && r->writes)
+            mark(r->writes, r->begin, address, size);
+    }
+    return 1;
+}
+
+FUNC u32 kgi_global(u64 thread, u64 address, u32 info, u32 line)
+{
+    return judge(kgi_state.ranges, kgi_state.range_count, address, info, line);
+}
+
+FUNC u32 kgi_const(u64 thread, u64 address, u32 info, u32 line)
+{
+    return judge(kgi_state.consts, kgi_state.const_count, address, info, line);
+}
+
+FUNC u32 kgi_shared(u64 thread, u64 address, u32 info, u32 line)
+{
+    const struct thread *t = (const struct thread *)thread;
+    u32 size = info & 255;
+    if (!(kgi_state.flags & SPACES))
+        return 1;
+    if (address & (size - 1))
+        return offend(address, MISALIGNED, info, line);
+    if (address < t->shared_low || address >= t->shared_high || t->shared_high - address < size)
+        return offend(address, OUTSIDE, info, line);
+    return 1;
+}
+
+FUNC u32 kgi_local(u64 thread, u64 address, u32 info, u32 line)
+{
+    const struct thread *t = (const struct thread *)thread;
+    u32 size = info & 255;
+    if (!(kgi_state.flags & SPACES))
+        return 1;
+    if (address & (size - 1))
+        return offend(address, MISALIGNED, info, line);
+    if (address < t->local_low || address >= t->local_high || t->local_high - address < size)
+        return offend(address, OUTSIDE, info, line);
+    return 1;
+}
+
+/* Parameters of the entry: [low, high). */
+FUNC u32 kgi_param(u64 address, u32 info, u32 line, u64 low, u64 high)
+{
+    u32 size = info & 255;
+    if (address & (size - 1))
+        return offend(address, MISALIGNED, info, line);
+    return address >= low && address < high && high - address >= size
+               ? 1
+               : offend(address, OUTSIDE, info, line);
+}
+
+static __device__ __forceinline__ u64 to_local(u64 address)
+{
+    u64 out;
+    asm("cvta.to.local.u64 %0, %1;" : "=l"(out) : "l"(address));
+    return out;
+}
+
+static __device__ __forceinline__ u64 to_shared(u64 address)
+{
+    u64 out;
+    asm("cvta.to.shared.u64 %0, %1;" : "=l"(out) : "l"(address));
+    return out;
+}
+
+static __device__ __forceinline__ u64 to_const(u64 address)
+{
+    u64 out;
+    asm("cvta.to.const.u64 %0, %1;" : "=l"(out) : "l"(address));
+    return out;
+}
+
+static __device__ __forceinline__ u32 is_const(u64 address)
+{
+    u32 out;
+    asm("{ .reg .pred p; isspacep.const p, %1; selp.u32 %0, 1, 0, p; }" : "=r"(out) : "l"(address));
+    return out;
+}
+
+FUNC u32 kgi_generic(u64 thread, u64 address, u32 info, u32 line)
+{
+    if (__isShared((void *)address))
+        return kgi_shared(thread, to_shared(address), info | SHARED, line);
+    if (__isLocal((void *)address))
+        return kgi_local(thread, to_local(address), info | LOCAL, line);
+    if (is_const(address))
+        return kgi_const(thread, to_const(address), info | CONSTANT, line);
+    return kgi_global(thread, address, info, line);
+}
+
+/* The budget is spent: the thread will end. */
+FUNC void kgi_spent(u32 line)
+{
+    kgi_report(0, BUDGET, 0, line, ~0u, 0, 0);
+}
+
+FUNC void kgi_begin(u64 thread)
+{
+    struct thread *t = (struct thread *)thread;
+    *t = (struct thread){kgi_state.budget, 1};
+}
+
+/* ---- races ---------------------------------------------------------------------------------- */
+
+/* Who accessed, when: block 22 bits, thread 10, epoch 16 (barriers passed, from 1), warp epoch 6
+ * (bar.warp.sync since then), and 10 bits of its own: of a writer ATOM and a hash of the value, of
+ * a reader MANY_*. Counts stop at their largest value; accesses there are taken for ordered. */
+enum { TAG_ATOM = 0x200, TAG_HASH = 0x1ff, MANY_LANES = 1, MANY_WARPS = 2 };
+enum { LAST_EPOCH = 0xffff, LAST_WARP_EPOCH = 63, LAST_TIME = 0xffffff };
+
+static __device__ __forceinline__ u32 tag_block(u64 tag)
+{
+    return (u32)(tag >> 42);
+}
+
+static __device__ __forceinline__ u32 tag_thread(u64 tag)
+{
+    return (u32)(tag >> 32) & 1023;
+}
+
+static __device__ __forceinline__ u32 tag_epoch(u64 tag)
+{
+    return (u32)tag >> 16;
+}
+
+static __device__ __forceinline__ u32 tag_warp_epoch(u64 tag)
+{
+    return (u32)tag >> 10 & 63;
+}
+
+static __device__ __forceinline__ u64 tag_of(const struct thread *t)
+{
+    return (u64)block_number() << 42 | (u64)thread_number() << 32 | t->epoch << 16 |
+           t->warp_epoch << 10;
+}
+
+/* A publication: time 24 bits, epoch of the fence 16, thread 10, warp epoch of the fence 6, valid,
+ * and whether a barrier lies between fence and atomic, and whether the fence is of the block only.
+ */
+enum { PUB_AFTER = 1, PUB_BLOCK = 2, PUB_VALID = 4 };
+
+/* Whether publication p covers what tag did. */
+static __device__ __forceinline__ bool covers(u64 p, u64 tag)
+{
+    u32 epoch = (u32)(p >> 24) & 0xffff, thread = (u32)(p >> 14) & 1023;
+    if (epoch != tag_epoch(tag))
+        return epoch > tag_epoch(tag);
+    return (p & PUB_AFTER) || thread == tag_thread(tag) ||
+           (thread >> 5 == tag_thread(tag) >> 5 && tag_warp_epoch(tag) < ((u32)p >> 8 & 63));
+}
+
+/* Whether the block of tag published what tag did before this thread last acquired. A ring that has
+ * gone round since is no evidence of a race. */
+FUNC u32 kgi_published(u64 tag, u32 acquired, u32 same_block)
+{
+    if (!acquired)
+        return false;
+    const volatile struct block *b = &kgi_state.blocks[tag_block(tag) % kgi_state.block_count];
+    u32 count = b->count;
+    bool late = true;
+    for (u32 i = 0; i < RING && i < count; i++) {
+        u64 p = b->ring[i];
+        if (!(p & PUB_VALID) || (p & PUB_BLOCK && !same_block))
+            continue;
+        if ((u32)(p >> 40) <= acquired) {
+            late = false;
+            if (covers(p, tag))
+                return true;
+        }
+    }
+    return late && count > RING;
+}
+
+/* Whether what tag did happens before what this thread does now, or is its own. */
+static __device__ __forceinline__ bool ordered(u64 tag, u64 me, u32 acquired, bool shared)
+{
+    if (tag_block(tag) != tag_block(me))
+        return shared || kgi_published(tag, acquired, 0);
+    if (tag_epoch(tag) != tag_epoch(me) || tag_epoch(me) == LAST_EPOCH ||
+        tag_thread(tag) == tag_thread(me))
+        return true;
+    if (tag_thread(tag) >> 5 == tag_thread(me) >> 5 &&
+        (tag_warp_epoch(tag) != tag_warp_epoch(me) || tag_warp_epoch(me) == LAST_WARP_EPOCH))
+        return true;
+    return kgi_published(tag, acquired, 1);
+}
+
+/* The same of a reader's tag, which may stand for several threads of its block. */
+static __device__ __forceinline__ bool readers_ordered(u64 tag, u64 me, u32 acquired, bool shared)
+{
+    u32 many = (u32)tag & (MANY_LANES | MANY_WARPS);
+    if (!many || tag_block(tag) != tag_block(me) || tag_epoch(tag) != tag_epoch(me) ||
+        tag_epoch(me) == LAST_EPOCH)
+        return ordered(tag, me, acquired, shared);
+    bool same_warp = tag_thread(tag) >> 5 == tag_thread(me) >> 5;
+    return !(many & MANY_WARPS) && same_warp &&
+           (tag_warp_epoch(tag) != tag_warp_epoch(me) || tag_warp_epoch(me) == LAST_WARP_EPOCH);
+}
+
+static __device__ void conflict(u32 kind, u64 address, u32 info, u32 line, u64 tag, u32 other_line)
+{
+    kgi_report(address, kind | (info & 0x3ff00), info & 255, line, tag_block(tag), tag_thread(tag),
+               other_line);
+}
+
+/* The reader's tag that stands for old and me, or 0: old does already. */
+static __device__ __forceinline__ u64 merge(u64 old, u64 me, u32 acquired, bool shared)
+{
+    if (!old || tag_block(old) != tag_block(me) || tag_epoch(old) != tag_epoch(me))
+        return me;
+    if (old & MANY_WARPS)
+        return 0;
+    if (tag_thread(old) >> 5 == tag_thread(me) >> 5) {
+        if (tag_warp_epoch(old) == tag_warp_epoch(me)) {
+            if (old & MANY_LANES || tag_thread(old) == tag_thread(me))
+                return 0;
+            return ordered(old, me, acquired, shared) ? me : old | MANY_LANES;
+        }
+        return me;
+    }
+    return ordered(old, me, acquired, shared) ? me : old | MANY_WARPS;
+}
+
+static __device__ __forceinline__ void note_reader(struct cell *cell, u64 me, u32 line,
+                                                   u32 acquired, bool shared)
+{
+    u64 old = *(volatile u64 *)&cell->readers[0];
+    for (;;) {
+        bool foreign = old && tag_block(old) != tag_block(me);
+        /* nothing is ever published: two blocks stand for all */
+        if (foreign && !shared && *(volatile u64 *)&cell->readers[1] &&
+            !*(volatile u32 *)kgi_state.clock)
+            return;
+        u64 next = merge(old, me, acquired, shared);
+        if (!next || next == old)
+            return;
+        u64 seen = atomicCAS(&cell->readers[0], old, next);
+        if (seen == old) {
+            if (foreign && !shared)
+                *(volatile u64 *)&cell->readers[1] = old;
+            *(volatile u32 *)&cell->read_line = line;
+            return;
+        }
+        old = seen;
+    }
+}
+
+static __device__ __forceinline__ void cell_read(struct cell *cell, const struct thread *t,
+                                                 u64 address, u32 info, u32 line, bool shared)
+{
+    u64 me = tag_of(t);
+    if (!(info & STRONG))
+        note_reader(cell, me, line, t->acquired, shared);
+    u64 w = *(volatile u64 *)&cell->writer;
+    if (w && !(info & STRONG && w & TAG_ATOM) && !ordered(w, me, t->acquired, shared))
+        conflict(RAW, address, info, line, w, *(volatile u32 *)&cell->write_line);
+}
+
+static __device__ __forceinline__ void cell_write(struct cell *cell, const struct thread *t,
+                                                  u64 address, u32 info, u32 line, u32 value,
+                                                  bool shared)
+{
+    u64 me = tag_of(t);
+    bool atom = info & (ATOMIC | STRONG);
+    u32 mixed = value * 0x9e3779b1u;
+    u64 own = me | (atom ? (u32)TAG_ATOM : mixed >> 23);
+    u64 w = atomicExch(&cell->writer, own);
+    u32 other = *(volatile u32 *)&cell->write_line;
+    *(volatile u32 *)&cell->write_line = line;
+    if (w && !(atom && w & TAG_ATOM) && !ordered(w, me, t->acquired, shared)) {
+        if (!atom && !(w & TAG_ATOM) && ((w ^ own) & TAG_HASH) == 0)
+            kgi_state.reports->same_value = 1;
+        else
+            conflict(WAW, address, info, line, w, other);
+    }
+    for (u32 i = 0; i < 2 - shared; i++) {
+        u64 r = *(volatile u64 *)&cell->readers[i];
+        if (!r)
+            continue;
+        if (!readers_ordered(r, me, t->acquired, shared))
+            conflict(WAR, address, info, line, r, *(volatile u32 *)&cell->read_line);
+        *(volatile u64 *)&cell->readers[i] = 0; /* ordered before this write, or reported */
+    }
+}
+
+/* Before an atomic or strong write: what was fenced before is published by it. */
+static __device__ void publish(struct thread *t, bool release)
+{
+    u32 fence = t->fence, warp_epoch = t->fence_warp, flags = PUB_VALID;
+    if (release) {
+        fence = t->epoch;
+        warp_epoch = t->warp_epoch;
+    } else if (t->block_fence > fence ||
+               (t->block_fence == fence && t->block_fence_warp > warp_epoch)) {
+        fence = t->block_fence;
+        warp_epoch = t->block_fence_warp;
+        flags |= PUB_BLOCK;
+    }
+    if (!fence)
+        return;
+    u32 time = atomicAdd(kgi_state.clock, 1) + 1;
+    if (time > LAST_TIME)
+        time = LAST_TIME;
+    if (t->epoch > fence)
+        flags |= PUB_AFTER;
+    struct block *b = &kgi_state.blocks[block_number() % kgi_state.block_count];
+    *(volatile u64 *)&b->ring[atomicAdd(&b->count, 1) % RING] =
+        (u64)time << 40 | (u64)fence << 24 | thread_number() << 14 | warp_epoch << 8 | flags;
+    __threadfence();
+}
+
+static __device__ __forceinline__ void cells(struct cell *first, u32 shift, struct thread *t,
+                                             u64 address, u32 info, u32 line, u64 value,
+                                             bool shared)
+{
+    u32 granule = 1u << shift, mask = granule < 4 ? (1u << 8 * granule) - 1 : ~0u;
+    for (u32 i = 0; i < (info & 255); i += granule) {
+        struct cell *cell = first + (i >> shift);
+        if (info & WRITE)
+            cell_write(cell, t, address + i, info, line, (u32)(value >> 8 * (i & 7)) & mask,
+                       shared);
+        else
+            cell_read(cell, t, address + i, info, line, shared);
+    }
+}
+
+FUNC void kgi_race_global(u64 thread, u64 address, u32 info, u32 line, u64 value)
+{
+    struct thread *t = (struct thread *)thread;
+    if (info & WRITE && info & (ATOMIC | STRONG))
+        publish(t, info & RELEASE);
+    const struct range *r = find(kgi_state.ranges, kgi_state.range_count, address, info & 255);
+    if (!r || !r->cells)
+        return;
+    u32 shift = kgi_state.global_shift;
+    u64 offset = address - (r->begin & ~31ull);
+    cells((struct cell *)r->cells + (offset >> shift), shift, t, address, info, line, value, false);
+}
+
+FUNC void kgi_race_shared(u64 thread, u64 address, u32 info, u32 line, u64 value)
+{
+    struct thread *t = (struct thread *)thread;
+    if (info & WRITE && info & (ATOMIC | STRONG))
+        publish(t, info & RELEASE);
+    u32 shift = kgi_state.shared_shift, index = (u32)address >> shift;
+    if (!kgi_state.shared_slots || index + ((info & 255) >> shift) >= kgi_state.shared_count)
+        return;
+    struct cell *slot = kgi_state.shared_cells +
+                        (u64)(block_number() % kgi_state.shared_slots) * kgi_state.shared_count;
+    cells(slot + index, shift, t, address, info | SHARED, line, value, true);
+}
+
+FUNC void kgi_race_generic(u64 thread, u64 address, u32 info, u32 line, u64 value)
+{
+    if (__isShared((void *)address))
+        kgi_race_shared(thread, to_shared(address), info & VOLATILE ? info & ~STRONG : info, line,
+                        value);
+    else if (!__isLocal((void *)address) && !is_const(address))
+        kgi_race_global(thread, address, info, line, value);
+}
+
+static __device__ __forceinline__ void later(struct thread *t)
+{
+    u32 time = *(volatile u32 *)&kgi_state.blocks[block_number() % kgi_state.block_count].acquired;
+    if (time > t->acquired)
+        t->acquired = time;
+}
+
+/* After a barrier of the whole block. */
+FUNC void kgi_barrier(u64 thread)
+{
+    struct thread *t = (struct thread *)thread;
+    t->epoch += t->epoch < LAST_EPOCH;
+    t->warp_epoch = 0;
+    later(t);
+}
+
+/* After bar.warp.sync. */
+FUNC void kgi_warp(u64 thread)
+{
+    struct thread *t = (struct thread *)thread;
+    t->warp_epoch += t->warp_epoch < LAST_WARP_EPOCH;
+    later(t);
+}
+
+/* At a fence, of the device or of the block only. */
+FUNC void kgi_fence(u64 thread, u32 device)
+{
+    struct thread *t = (struct thread *)thread;
+    if (device) {
+        t->fence = t->epoch;
+        t->fence_warp = t->warp_epoch;
+    } else {
+        t->block_fence = t->epoch;
+        t->block_fence_warp = t->warp_epoch;
+    }
+}
+
+/* After an atomic whose result is read, or a strong load. */
+FUNC void kgi_acquire(u64 thread)
+{
+    struct thread *t = (struct thread *)thread;
+    __threadfence();
+    u32 time = *(volatile u32 *)kgi_state.clock;
+    if (!time)
+        return;
+    t->acquired = time;
+    atomicMax(&kgi_state.blocks[block_number() % kgi_state.block_count].acquired, time);
+}
