@@ -1,10 +1,11 @@
-/* One block: its threads run one after another, each until it waits for others; then barriers and
- * warp collectives are completed, and the next round begins. */
+/* One block: its warps run one after another, each until it waits for others; then barriers are
+ * completed, and the next round begins. Within a warp the lanes at the lowest place of the code run
+ * first, so that those which parted meet again. */
 #include "exec_core.h"
 
 #include <string.h>
 
-enum { SLICE = 1 << 16, ROUNDS = 64 }; /* taken branches a slice; rounds until others may run */
+enum { SLICE = 1 << 10, ROUNDS = 256 }; /* taken branches a slice; rounds until others may run */
 
 uint64_t special_value(const struct lane *lane, unsigned special, unsigned component)
 {
@@ -62,12 +63,12 @@ void block_begin(struct block *block, uint64_t number)
 {
     const struct launch *launch = block->worker->launch;
     const struct kg_dim *grid = &launch->config->launch.grid, *dim = &launch->config->launch.block;
-    uint32_t slots = launch->kernel->func->slot_count;
     block->number = number;
     block->ctaid[0] = (uint32_t)(number % grid->x);
     block->ctaid[1] = (uint32_t)(number / grid->x % grid->y);
     block->ctaid[2] = (uint32_t)(number / grid->x / grid->y);
     block->live = block->lane_count = launch->lane_count;
+    block->clock = 0;
     memset(block->arrived, 0, sizeof block->arrived);
     /* memory starts dirty: a kernel that relies on zeros shall be seen to be wrong */
     memset(block->shared, launch->dirt, launch->shared_bytes);
@@ -75,16 +76,18 @@ void block_begin(struct block *block, uint64_t number)
     for (uint32_t i = 0; i < block->lane_count; i++) {
         struct lane *lane = &block->lanes[i];
         lane->block = block;
+        lane->warp = &block->warps[i / WARP];
         lane->index = i;
         lane->tid[0] = i % dim->x;
         lane->tid[1] = i / dim->x % dim->y;
         lane->tid[2] = i / dim->x / dim->y;
         lane->state = READY;
         lane->carry = 0;
-        lane->base = block->slots + (size_t)i * slots;
         lane->local = block->local + (size_t)i * launch->local_bytes;
-        frame_enter(lane, launch->kernel->func, NULL, NULL);
     }
+    for (uint32_t i = 0; i < block->warp_count; i++)
+        warp_begin(&block->warps[i]);
+    block->used = true;
 }
 
 /* ---- barriers -------------------------------------------------------------------------------- */
@@ -157,42 +160,75 @@ static bool stopped(const struct block *block)
     return __atomic_load_n(&launch->stop, __ATOMIC_ACQUIRE);
 }
 
-/* A slice of every ready thread of a warp, and its collectives, until none is ready or a slice has
- * run out. False: the launch is over. */
-static bool warp_run(struct block *block, struct lane *lanes, uint32_t count, bool *ready)
+/* Of the ready lanes that are not tired: those deepest in calls, at the lowest place. */
+static bool choose(struct warp *warp, uint32_t tired, struct group *g)
 {
-    bool moved;
-    do {
-        for (uint32_t i = 0; i < count; i++) {
-            if (lanes[i].state != READY)
-                continue;
-            block->worker->fuel = SLICE;
-            if (!lane_run(&lanes[i]))
-                return false;
-            block->live -= lanes[i].state == DONE;
-            if (lanes[i].state == READY) {
-                *ready = true;
-                if (stopped(block))
-                    return false;
-            }
-        }
-        /* a ready one may be spinning on what those who wait will do */
-        moved = warp_collect(lanes, count, false, !*ready);
-    } while (moved && !*ready);
-    *ready |= moved;
+    const struct lane *best = NULL;
+    *g = (struct group){.warp = warp, .fuel = g->fuel};
+    for (uint32_t i = 0; i < warp->count; i++) {
+        const struct lane *lane = &warp->lanes[i];
+        if (lane->state == READY && !(tired >> i & 1) &&
+            (!best || lane->depth > best->depth ||
+             (lane->depth == best->depth && lane->pc < best->pc)))
+            best = lane;
+    }
+    if (!best)
+        return false;
+    g->c = best->pc;
+    g->first = best->func->code;
+    g->R = best->R - best->index % WARP;
+    for (uint32_t i = 0; i < warp->count; i++) {
+        const struct lane *lane = &warp->lanes[i];
+        if (lane->state != READY || tired >> i & 1 || lane->func != best->func ||
+            lane->R - i != g->R)
+            continue;
+        if (lane->pc == g->c)
+            g->mask |= 1u << i;
+        else if (lane->pc > g->c && (!g->stop || lane->pc < g->stop))
+            g->stop = lane->pc;
+    }
     return true;
 }
 
-static uint32_t warp_size(const struct block *block, uint32_t first)
+static uint32_t done_of(const struct warp *warp, uint32_t mask)
 {
-    return block->lane_count - first < WARP ? block->lane_count - first : WARP;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < warp->count; i++)
+        count += mask >> i & 1 && warp->lanes[i].state == DONE;
+    return count;
+}
+
+/* Every ready lane of a warp, and its collectives, until none is ready whose slice has not run out.
+ * False: the launch is over. */
+static bool warp_run(struct block *block, struct warp *warp, bool *ready)
+{
+    uint32_t tired = 0;
+    struct group group = {.fuel = SLICE};
+    do {
+        while (choose(warp, tired, &group)) {
+            uint32_t mask = group.mask;
+            enum group_end end = group_run(&group);
+            if (end == GROUP_FAULT)
+                return false;
+            block->live -= done_of(warp, mask);
+            if (end != GROUP_TIRED)
+                continue;
+            tired |= group.mask;
+            group.fuel = SLICE;
+            if (stopped(block))
+                return false;
+        }
+        /* a tired one may be spinning on what those who wait will do */
+    } while (warp_collect(warp->lanes, warp->count, false, !tired));
+    *ready = tired != 0;
+    return true;
 }
 
 static bool collect_loosely(struct block *block)
 {
     bool any = false;
-    for (uint32_t first = 0; first < block->lane_count; first += WARP)
-        any |= warp_collect(block->lanes + first, warp_size(block, first), true, true);
+    for (uint32_t i = 0; i < block->warp_count; i++)
+        any |= warp_collect(block->warps[i].lanes, block->warps[i].count, true, true);
     return any;
 }
 
@@ -215,9 +251,9 @@ enum block_end block_run(struct block *block)
         bool ready = false;
         if (stopped(block))
             return BLOCK_FAULT;
-        for (uint32_t first = 0; first < block->lane_count; first += WARP) {
+        for (uint32_t i = 0; i < block->warp_count; i++) {
             bool unfinished = false;
-            if (!warp_run(block, block->lanes + first, warp_size(block, first), &unfinished))
+            if (!warp_run(block, &block->warps[i], &unfinished))
                 return BLOCK_FAULT;
             ready |= unfinished;
         }

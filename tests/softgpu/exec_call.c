@@ -5,60 +5,104 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STACK_SLOTS = 1 << 20, TEXT = 4096 };
+enum { STACK_SLOTS = 1 << 16, TEXT = 4096 };
 
 static uint32_t local_base(const struct lane *lane)
 {
     return lane->depth ? lane->frames[lane->depth - 1].local_base : 0;
 }
 
-static const struct exec_func *current(const struct lane *lane)
+/* The column of a lane's current frame. */
+static union slot *column_of(const struct lane *lane)
 {
-    return lane->depth ? lane->frames[lane->depth - 1].func
-                       : lane->block->worker->launch->kernel->func;
+    const struct warp *warp = lane->warp;
+    union slot *frame = lane->depth
+                            ? warp->stack + (size_t)lane->frames[lane->depth - 1].slot_base * WARP
+                            : warp->base;
+    return frame + lane->index % WARP;
 }
 
-/* The values that depend on thread, block and frame. */
-static void fix_up(struct lane *lane, const struct exec_func *func)
+static uint64_t fixed_value(const struct lane *lane, const struct fixup *fix)
 {
-    for (uint32_t i = 0; i < func->fixup_count; i++) {
-        const struct fixup *fix = &func->fixups[i];
-        uint64_t value = fix->special ? special_value(lane, fix->special, fix->component)
-                                      : fix->value + local_base(lane) +
-                                            (fix->component ? 0 : WINDOW_BASE(WINDOW_LOCAL));
-        lane->R[fix->slot].u64 = value;
-    }
+    if (fix->special)
+        return special_value(lane, fix->special, fix->component);
+    return fix->value + local_base(lane) + (fix->component ? 0 : WINDOW_BASE(WINDOW_LOCAL));
 }
 
-bool frame_enter(struct lane *lane, const struct exec_func *func, const struct code *back,
-                 const struct call_site *site)
+/* The values that depend on the block alone. */
+static bool of_block(const struct fixup *fix)
 {
-    if (!back) { /* the entry */
+    return fix->special == PTX_SR_ctaid || fix->special == PTX_SR_clusterid ||
+           fix->special == PTX_SR_smid;
+}
+
+void warp_begin(struct warp *warp)
+{
+    const struct exec_func *func = warp->block->worker->launch->kernel->func;
+    union slot *R = warp->base;
+    bool again = warp->block->used; /* then constants and places of threads are there already */
+    memset(R, 0, (size_t)(1 + func->ptx->reg_count) * WARP * sizeof *R);
+    for (uint32_t s = 1 + func->ptx->reg_count; !again && s < func->slot_count; s++)
+        for (uint32_t i = 0; i < WARP; i++)
+            R[(size_t)s * WARP + i] = func->frame[s];
+    for (uint32_t i = 0; i < warp->count; i++) {
+        struct lane *lane = &warp->lanes[i];
+        lane->func = func;
+        lane->pc = func->code;
+        lane->R = R + i;
         lane->depth = lane->stack_used = 0;
-        lane->R = lane->base;
-    } else {
-        uint32_t base = local_base(lane) + current(lane)->local_bytes;
-        uint32_t slots = lane->stack_used + func->slot_count;
-        if (!lane->frames)
-            lane->frames = calloc(MAX_DEPTH, sizeof *lane->frames);
-        if (!lane->frames || lane->depth == MAX_DEPTH || slots > STACK_SLOTS ||
-            base + func->local_bytes > lane->block->worker->launch->local_bytes)
-            return lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "stack overflow in a call of %s",
-                              func->ptx->name);
-        if (slots > lane->stack_room) {
-            union slot *stack = realloc(lane->stack, slots * 2 * sizeof *stack);
-            if (!stack)
-                return lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "out of memory in a call");
-            lane->stack = stack;
-            lane->stack_room = slots * 2;
-        }
-        lane->frames[lane->depth++] = (struct frame){func, back, site, lane->stack_used, base};
-        lane->R = lane->stack + lane->stack_used;
-        lane->stack_used = slots;
     }
-    memcpy(lane->R, func->frame, func->slot_count * sizeof *lane->R);
-    fix_up(lane, func);
+    for (uint32_t k = 0; k < func->fixup_count; k++) {
+        const struct fixup *fix = &func->fixups[k];
+        if (again && !of_block(fix))
+            continue;
+        for (uint32_t i = 0; i < warp->count; i++)
+            R[fix->slot + i].u64 = fixed_value(&warp->lanes[i], fix);
+    }
+}
+
+/* Room for that many slots of callees. The warp's other lanes keep their columns. */
+static bool stack_grow(struct warp *warp, uint32_t slots)
+{
+    if (slots <= warp->stack_room)
+        return true;
+    size_t size = (size_t)slots * 2 * WARP * sizeof *warp->stack;
+    union slot *stack = aligned_alloc(64, size);
+    if (!stack)
+        return false;
+    memset(stack, 0, size);
+    if (warp->stack_room)
+        memcpy(stack, warp->stack, (size_t)warp->stack_room * WARP * sizeof *stack);
+    free(warp->stack);
+    warp->stack = stack;
+    warp->stack_room = slots * 2;
+    for (uint32_t i = 0; i < warp->count; i++)
+        warp->lanes[i].R = column_of(&warp->lanes[i]);
+    return true;
+}
+
+static bool frame_enter(struct lane *lane, const struct exec_func *func, const struct code *back,
+                        const struct call_site *site)
+{
+    uint32_t base = local_base(lane) + lane->func->local_bytes;
+    uint32_t slots = lane->stack_used + func->slot_count;
+    if (!lane->frames)
+        lane->frames = calloc(MAX_DEPTH, sizeof *lane->frames);
+    if (!lane->frames || lane->depth == MAX_DEPTH || slots > STACK_SLOTS ||
+        base + func->local_bytes > lane->block->worker->launch->local_bytes)
+        return lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "stack overflow in a call of %s",
+                          func->ptx->name);
+    if (!stack_grow(lane->warp, slots))
+        return lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "out of memory in a call");
+    lane->frames[lane->depth++] = (struct frame){func, back, site, lane->stack_used, base};
+    lane->stack_used = slots;
+    lane->func = func;
+    lane->R = column_of(lane);
     lane->pc = func->code;
+    for (uint32_t s = 0; s < func->slot_count; s++)
+        lane->R[(size_t)s * WARP] = func->frame[s];
+    for (uint32_t k = 0; k < func->fixup_count; k++)
+        lane->R[func->fixups[k].slot].u64 = fixed_value(lane, &func->fixups[k]);
     return true;
 }
 
@@ -191,7 +235,7 @@ static bool call_builtin(struct lane *lane, const struct call_site *site)
 
 static const struct exec_func *callee_of(struct lane *lane, const struct call_site *site)
 {
-    const struct exec_module *module = current(lane)->module;
+    const struct exec_module *module = lane->func->module;
     if (!site->indirect)
         return site->callee;
     uint64_t address = lane->R[site->slot].u64, index = address & (WINDOW_BASE(1) - 1);
@@ -218,11 +262,12 @@ bool lane_call(struct lane *lane, const struct code *c)
         return lane_fault(lane, EXEC_UNSUPPORTED, "call of %s with %u arguments", func->ptx->name,
                           site->arg_count);
     unsigned char *from = lane->local + local_base(lane);
-    size_t caller = lane->depth ? (size_t)(lane->R - lane->stack) : 0;
     bool from_entry = !lane->depth;
+    uint32_t caller = from_entry ? 0 : lane->frames[lane->depth - 1].slot_base;
     if (!frame_enter(lane, func, back, site))
         return false;
-    const union slot *R = from_entry ? lane->base : lane->stack + caller;
+    const union slot *R = (from_entry ? lane->warp->base : lane->warp->stack) +
+                          (size_t)caller * WARP + lane->index % WARP;
     unsigned char *to = lane->local + local_base(lane);
     for (uint32_t i = 0; i < site->arg_count; i++) {
         const struct call_arg *arg = &site->args[i];
@@ -230,7 +275,7 @@ bool lane_call(struct lane *lane, const struct code *c)
         size_t size = param->size < arg->size ? param->size : arg->size;
         const void *value = arg->in_memory ? (const void *)(from + arg->offset) : &R[arg->slot];
         if (param->is_register)
-            memcpy(&lane->R[1 + param->reg], value, size);
+            memcpy(&lane->R[(size_t)(1 + param->reg) * WARP], value, size);
         else
             memcpy(to + func->param_offset[i], value, size);
     }
@@ -245,13 +290,15 @@ void lane_return(struct lane *lane)
     const unsigned char *from = lane->local + frame.local_base;
     unsigned char *to = lane->local + local_base(lane);
     lane->stack_used = frame.slot_base;
-    lane->R = lane->depth ? lane->stack + lane->frames[lane->depth - 1].slot_base : lane->base;
+    lane->R = column_of(lane);
+    lane->func = lane->depth ? lane->frames[lane->depth - 1].func
+                             : lane->block->worker->launch->kernel->func;
     for (uint32_t i = 0; i < frame.site->result_count && i < func->ptx->result_count; i++) {
         const struct call_arg *arg = &frame.site->results[i];
         const struct ptx_var *result = func->ptx->results[i];
         size_t size = result->size < arg->size ? result->size : arg->size;
-        const void *value =
-            result->is_register ? (const void *)&R[1 + result->reg] : from + func->result_offset[i];
+        const void *value = result->is_register ? (const void *)&R[(size_t)(1 + result->reg) * WARP]
+                                                : from + func->result_offset[i];
         memcpy(arg->in_memory ? (void *)(to + arg->offset) : &lane->R[arg->slot], value, size);
     }
     lane->pc = frame.back;

@@ -1,9 +1,21 @@
-/* Inside the PTX executor only: decoded code, threads, blocks, launches. exec.h is the door.
+/* Inside the PTX executor only: decoded code, threads, warps, blocks, launches. exec.h is the door.
  *
  * A kernel is decoded once: every operand becomes a slot of the thread's frame (registers, then
  * constants, special registers and addresses that are set when the frame is made), so an operation
  * is a plain expression over slots. Addresses: global and const ones are host addresses; the other
- * spaces have windows of their own, told by the bits above 48, in which an address is an offset. */
+ * spaces have windows of their own, told by the bits above 48, in which an address is an offset.
+ *
+ * A warp executes in lockstep those of its lanes that stand at the same place of the code. The
+ * frames of its 32 lanes lie side by side: the slot of number n is 32 values, and a slot's index
+ * (code->a and so on) is n * WARP. So with R = a lane's column, R[c->a] is that lane's value
+ * everywhere, and with R = the warp's frame, R[c->a + i] is that of lane i.
+ *
+ * How an operation is executed, in the order of preference: (1) a row of exec_ops.def, a statement
+ * over D, A, B, C that becomes a loop over the warp's lanes (exec_rows.c); (2) a slow_function,
+ * called for each lane with its column; (3) a collective of a warp (exec_warp.c), called when its
+ * lanes have met, with R of each lane in lane->R; (4) what exec_run.c does for the whole group. A
+ * function that reaches memory gets its address from memory_at, which checks, records and reports;
+ * none may keep values outside of slots, lane, block. */
 #ifndef SOFTGPU_EXEC_CORE_H
 #define SOFTGPU_EXEC_CORE_H
 
@@ -34,6 +46,8 @@ enum exec_op {
 #define ROW(id, text, ...) X_##id,
 #include "exec_ops.def"
     X_mov,
+    X_load, /* kind: enum ptx_space */
+    X_store,
     X_ld_param,
     X_special, /* clocks and timers: read when executed */
     X_slow,    /* code->slow */
@@ -62,6 +76,8 @@ enum mode { ROUND_NEAREST, ROUND_ZERO, ROUND_DOWN, ROUND_UP, ROUND_MASK = 3, FTZ
 struct lane;
 struct code;
 typedef bool (*slow_function)(struct lane *lane, union slot *R, const struct code *c);
+/* R: frame of the warp; mask: the lanes. */
+typedef void (*row_function)(union slot *R, const struct code *c, uint32_t mask);
 
 struct code {
     uint16_t op;   /* enum exec_op */
@@ -73,7 +89,8 @@ struct code {
     bool narrow;   /* address register has 32 bits */
     uint32_t d, p; /* destinations: result, predicate */
     uint32_t a, b, c, m;
-    int64_t imm; /* address offset; target of a branch */
+    int64_t imm;      /* address offset; target of a branch */
+    row_function row; /* of an operation that is a row */
     slow_function slow;
     union {
         const uint32_t *list; /* slots of a vector; targets of brx, count first */
@@ -159,26 +176,37 @@ struct frame {
 
 struct lane {
     struct block *block;
+    struct warp *warp;
+    const struct exec_func *func; /* the current one */
     const struct code *pc;
-    union slot *R;     /* current frame */
-    union slot *base;  /* frame of the entry */
-    union slot *stack; /* frames of callees; grows */
-    uint32_t stack_room, stack_used;
+    union slot *R; /* column of the current frame */
     unsigned char *local;
     uint32_t index, tid[3];
-    uint32_t depth;
+    uint32_t depth, stack_used; /* slots of the frames of callees */
     uint8_t state, carry;
     struct frame *frames; /* of callees: MAX_DEPTH of them, made at the first call */
+};
+
+struct warp {
+    struct block *block;
+    struct lane *lanes;
+    uint32_t count, all; /* lanes, and the mask of them */
+    union slot *base;    /* frame of the entry */
+    union slot *stack;   /* frames of callees; grows */
+    uint32_t stack_room; /* slots */
 };
 
 struct block {
     struct worker *worker;
     struct lane *lanes;
+    struct warp *warps;
     union slot *slots;
     unsigned char *shared, *local;
+    bool used; /* has run a block of this launch: constants are in the frames */
     uint32_t ctaid[3];
     uint64_t number;
-    uint32_t lane_count, live;
+    uint32_t lane_count, warp_count, live;
+    uint64_t clock; /* instructions of its warps */
     uint32_t arrived[BARRIERS];
     struct block *next; /* parked */
 };
@@ -200,7 +228,6 @@ struct worker {
     struct launch *launch;
     struct exec_range cached[RANGES]; /* the last used first */
     uint64_t instructions;
-    uint32_t fuel; /* taken branches left in this time slice */
     struct block *parked, *idle;
     uint32_t parked_count;
 };
@@ -210,11 +237,32 @@ kg_status exec_decode(struct exec_module *module, struct exec_func *func);
 /* exec_forms.c: the row of a form and its mode; X_COUNT if there is none. */
 uint16_t form_row(const struct ptx_form *form, uint8_t *mode);
 slow_function form_slow(const struct ptx_form *form); /* NULL: not implemented */
-/* exec_run.c: runs the lane until it waits, ends, or its time slice is over. False: a fault. */
-bool lane_run(struct lane *lane);
-/* exec_block.c */
-bool frame_enter(struct lane *lane, const struct exec_func *func, const struct code *back,
-                 const struct call_site *site);
+bool form_known(const struct ptx_form *form);         /* of what has no function: loads, stores */
+/* exec_rows.c, exec_rows_wide.c (the same for newer processors): of row id, or NULL */
+row_function row_of(uint16_t op);
+row_function row_of_wide(uint16_t op);
+
+/* The lanes that run together, all at c. */
+struct group {
+    struct warp *warp;
+    const struct code *c, *first; /* first: of the function */
+    union slot *R;                /* frame of lane 0 */
+    uint32_t mask;
+    const struct code *stop; /* go no further: others wait there; NULL: nobody does */
+    const struct code
+        *rejoin; /* lanes of outer that are not in mask wait there for a guarded one */
+    uint32_t outer;
+    uint32_t fuel; /* taken branches left in this time slice */
+};
+enum group_end { GROUP_RUNS, GROUP_LEFT, GROUP_TIRED, GROUP_FAULT };
+/* exec_run.c: runs the group until it waits, parts, ends, meets others, or its time slice is over.
+ */
+enum group_end group_run(struct group *group);
+/* exec_access.c: X_load and X_store. False: a fault. */
+bool group_load(struct group *group, const struct code *c);
+bool group_store(struct group *group, const struct code *c);
+/* exec_call.c */
+void warp_begin(struct warp *warp);
 void block_begin(struct block *block, uint64_t number);
 enum block_end { BLOCK_DONE, BLOCK_YIELDS, BLOCK_FAULT };
 enum block_end block_run(struct block *block);
@@ -228,8 +276,6 @@ bool warp_collect(struct lane *lanes, uint32_t count, bool loose, bool quiet);
 void *memory_at(struct lane *lane, uint64_t address, uint32_t size, bool write);
 /* exec_record.c: into config->record, if the launch has one. */
 void record_touch(const struct launch *launch, uint64_t address, uint32_t size, bool write);
-bool slow_load(struct lane *lane, union slot *R, const struct code *c);
-bool slow_store(struct lane *lane, union slot *R, const struct code *c);
 bool slow_atomic(struct lane *lane, union slot *R, const struct code *c);
 bool slow_copy_async(struct lane *lane, union slot *R, const struct code *c);
 /* exec_call.c */

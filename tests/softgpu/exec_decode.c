@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_SLOTS = 1 << 24 };
+
 struct decoder {
     struct exec_module *module;
     struct exec_func *func;
@@ -40,13 +42,26 @@ static void *grow(struct decoder *x, void *data, uint32_t count, uint32_t *room,
     return more;
 }
 
+/* Index of the slot of that number. */
+static uint32_t slot_at(uint32_t number)
+{
+    return number * WARP;
+}
+
+static uint32_t reg_slot(uint32_t reg)
+{
+    return slot_at(1 + reg);
+}
+
 static uint32_t new_slot(struct decoder *x, uint64_t value)
 {
     x->frame = grow(x, x->frame, x->slots, &x->slot_room, sizeof *x->frame);
-    if (x->failed)
+    if (x->failed || x->slots >= MAX_SLOTS) {
+        x->failed = true;
         return 0;
+    }
     x->frame[x->slots].u64 = value;
-    return x->slots++;
+    return slot_at(x->slots++);
 }
 
 static void hash_grow(struct decoder *x)
@@ -80,9 +95,10 @@ static uint32_t constant(struct decoder *x, uint64_t value)
     uint32_t at = (uint32_t)(value * UINT64_C(0x9E3779B97F4A7C15) >> 32) & (x->hash_count - 1);
     for (; x->hash[at]; at = (at + 1) & (x->hash_count - 1))
         if (x->frame[x->hash[at]].u64 == value)
-            return x->hash[at];
+            return slot_at(x->hash[at]);
     x->constants++;
-    return x->hash[at] = new_slot(x, value);
+    x->hash[at] = x->slots;
+    return new_slot(x, value);
 }
 
 static uint32_t fixed_up(struct decoder *x, unsigned special, unsigned component, uint64_t value)
@@ -206,7 +222,7 @@ static uint32_t slot_of(struct decoder *x, const struct ptx_operand *o, uint8_t 
     switch ((enum ptx_kind)o->kind) {
     case PTX_REG:
         x->unsupported |= o->component != 0 || ptx_types[x->ptx->regs[o->reg].type].bits > 64;
-        slot = 1 + o->reg;
+        slot = reg_slot(o->reg);
         break;
     case PTX_INT:
     case PTX_F32:
@@ -258,7 +274,7 @@ static unsigned address_of(struct decoder *x, const struct ptx_operand *o, unsig
     }
     c->imm = o->offset;
     if (o->reg != PTX_NO_REG) {
-        c->a = 1 + o->reg;
+        c->a = reg_slot(o->reg);
         c->narrow = ptx_types[x->ptx->regs[o->reg].type].bits == 32;
         return space == PTX_SPACE_param ? PTX_SPACE_generic : space;
     }
@@ -278,51 +294,28 @@ static unsigned address_of(struct decoder *x, const struct ptx_operand *o, unsig
     return own == PTX_SPACE_param || own == PTX_SPACE_shared ? own : PTX_SPACE_global;
 }
 
-/* Row of a one-element access, from width, sign and space. */
-static unsigned access_row(bool store, unsigned space, unsigned width, bool is_signed)
-{
-    static const uint16_t loads[4][7] = {
-#define LOAD(s)                                                                                    \
-    {X_ld_##s##_u8, X_ld_##s##_u16, X_ld_##s##_u32, X_ld_##s##_u64,                                \
-     X_ld_##s##_s8, X_ld_##s##_s16, X_ld_##s##_s32}
-        LOAD(generic), LOAD(global), LOAD(shared), LOAD(local)};
-    static const uint16_t stores[4][4] = {
-#define STORE(s) {X_st_##s##_u8, X_st_##s##_u16, X_st_##s##_u32, X_st_##s##_u64}
-        STORE(generic), STORE(global), STORE(shared), STORE(local)};
-    unsigned size = (unsigned)__builtin_ctz(width);
-    unsigned in = space == PTX_SPACE_generic || space == PTX_SPACE_param ? 0
-                  : space == PTX_SPACE_shared                            ? 2
-                  : space == PTX_SPACE_local                             ? 3
-                                                                         : 1;
-    return store ? stores[in][size] : loads[in][is_signed && size < 3 ? size + 4 : size];
-}
-
 static void memory_access(struct decoder *x, const struct ptx_instr *instr, bool store)
 {
     const struct ptx_form *form = instr->form;
     const struct ptx_operand *data = &instr->operands[store ? 1 : 0];
     const struct ptx_operand *address = &instr->operands[store ? 0 : 1];
-    if (instr->operand_count != 2 || form->type_count != 1 || !form_slow(form)) {
+    if (instr->operand_count != 2 || form->type_count != 1 || !form_known(form)) {
         x->unsupported = true;
         return;
     }
     uint8_t type = form->types[0];
-    struct code c = {.type = type,
-                     .width = ptx_types[type].bits / 8,
-                     .count = form->vector,
-                     .instr = instr,
-                     .slow = form_slow(form)};
+    struct code c = {
+        .type = type, .width = ptx_types[type].bits / 8, .count = form->vector, .instr = instr};
     unsigned space = address_of(x, address, form->space, &c);
     bool is_signed = ptx_types[type].class == PTX_SIGNED;
+    c.op = store ? X_store : X_load;
+    c.kind = (uint8_t)(space == PTX_SPACE_param ? PTX_SPACE_generic : space);
     if (form->vector > 1) {
         x->unsupported |= data->kind != PTX_VECTOR || data->part_count != form->vector;
-        c.op = X_slow;
-        c.kind = (uint8_t)space;
         c.list = x->unsupported ? NULL : list_of(x, data, type);
     } else {
         uint32_t slot = slot_of(x, data, type);
         *(store ? &c.b : &c.d) = slot;
-        c.op = (uint16_t)access_row(store, space, c.width, is_signed);
         if (space == PTX_SPACE_param && !store && !is_signed && address->offset >= 0 &&
             (uint64_t)address->offset + c.width <= address->var->size) {
             int64_t offset = address->var->offset + address->offset;
@@ -423,7 +416,7 @@ static void branch(struct decoder *x, const struct ptx_instr *instr)
                           : instr->guard_negated ? X_bra_unless
                                                  : X_bra_if,
                           instr);
-    c->a = guarded ? 1 + instr->guard : 0;
+    c->a = guarded ? reg_slot(instr->guard) : 0;
     c->imm = x->ptx->labels[o[0].label].instr;
 }
 
@@ -669,7 +662,7 @@ static void guarded(struct decoder *x, const struct ptx_instr *instr)
     struct code *skip = NULL;
     if (instr->guard != PTX_NO_REG && !branches) {
         skip = emit(x, instr->guard_negated ? X_skip_if : X_skip_unless, instr);
-        skip->a = 1 + instr->guard;
+        skip->a = reg_slot(instr->guard);
     }
     uint32_t body = x->count;
     x->unsupported = false;
@@ -720,8 +713,14 @@ static bool lay_out(struct decoder *x)
 
 static void resolve(struct decoder *x)
 {
+    row_function (*row)(uint16_t) = row_of;
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        row = row_of_wide;
+#endif
     for (uint32_t i = 0; i < x->count; i++) {
         struct code *c = &x->code[i];
+        c->row = row(c->op);
         if (c->op == X_bra || c->op == X_bra_if || c->op == X_bra_unless)
             c->imm = x->places[c->imm];
         if (c->op != X_brx)

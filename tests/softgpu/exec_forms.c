@@ -61,7 +61,7 @@ uint16_t form_row(const struct ptx_form *form, uint8_t *mode)
     return row == X_COUNT ? find(key) : row;
 }
 
-/* ---- forms with a function of their own -------------------------------------------------------
+/* ---- forms with a function of their own; NULL: exec_run.c does it -----------------------------
  */
 
 #define INTS "u16 s16 u32 s32 u64 s64"
@@ -135,9 +135,9 @@ static const struct {
     {PTX_OP_isspacep, slow_space, "global const shared shared::cta local param param::entry", ""},
     {PTX_OP_cvta, slow_space, "to global const shared shared::cta local param param::entry",
      "u32 u64"},
-    {PTX_OP_ld, slow_load, ACCESS, MEMORY_TYPES},
-    {PTX_OP_ldu, slow_load, ACCESS, MEMORY_TYPES},
-    {PTX_OP_st, slow_store, ACCESS, MEMORY_TYPES},
+    {PTX_OP_ld, NULL, ACCESS, MEMORY_TYPES},
+    {PTX_OP_ldu, NULL, ACCESS, MEMORY_TYPES},
+    {PTX_OP_st, NULL, ACCESS, MEMORY_TYPES},
     {PTX_OP_atom, slow_atomic, ACCESS " and or xor cas exch add inc dec min max noftz",
      "b16 b32 b64 u32 u64 s32 s64 f32 f64 " HALVES},
     {PTX_OP_red, slow_atomic, ACCESS " and or xor add inc dec min max noftz",
@@ -155,16 +155,31 @@ static bool listed(const char *list, const char *word)
     return false;
 }
 
+static bool fits(unsigned i, const struct ptx_form *form)
+{
+    if (slow[i].op != form->op)
+        return false;
+    for (unsigned k = 0; k < form->mod_count; k++)
+        if (form->mods[k] >= PTX_MOD_COUNT || !listed(slow[i].mods, ptx_mods[form->mods[k]]))
+            return false;
+    for (unsigned k = 0; k < form->type_count; k++)
+        if (!listed(slow[i].types, ptx_types[form->types[k]].text))
+            return false;
+    return true;
+}
+
+bool form_known(const struct ptx_form *form)
+{
+    for (unsigned i = 0; i < sizeof slow / sizeof *slow; i++)
+        if (fits(i, form))
+            return true;
+    return false;
+}
+
 slow_function form_slow(const struct ptx_form *form)
 {
-    for (unsigned i = 0; i < sizeof slow / sizeof *slow; i++) {
-        bool fits = slow[i].op == form->op;
-        for (unsigned k = 0; fits && k < form->mod_count; k++)
-            fits = form->mods[k] < PTX_MOD_COUNT && listed(slow[i].mods, ptx_mods[form->mods[k]]);
-        for (unsigned k = 0; fits && k < form->type_count; k++)
-            fits = listed(slow[i].types, ptx_types[form->types[k]].text);
-        if (fits)
+    for (unsigned i = 0; i < sizeof slow / sizeof *slow; i++)
+        if (fits(i, form))
             return slow[i].function;
-    }
     return NULL;
 }

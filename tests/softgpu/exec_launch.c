@@ -38,11 +38,12 @@ static void block_free(struct block *block)
 {
     if (!block)
         return;
-    for (uint32_t i = 0; block->lanes && i < block->worker->launch->lane_count; i++) {
-        free(block->lanes[i].stack);
+    for (uint32_t i = 0; block->lanes && i < block->worker->launch->lane_count; i++)
         free(block->lanes[i].frames);
-    }
+    for (uint32_t i = 0; block->warps && i < block->warp_count; i++)
+        free(block->warps[i].stack);
     free(block->lanes);
+    free(block->warps);
     free(block->slots);
     free(block->shared);
     free(block->local);
@@ -52,18 +53,30 @@ static void block_free(struct block *block)
 static struct block *block_create(struct worker *worker)
 {
     const struct launch *launch = worker->launch;
-    size_t lanes = launch->lane_count;
+    size_t lanes = launch->lane_count, warps = (lanes + WARP - 1) / WARP;
+    size_t frame = (size_t)launch->kernel->func->slot_count * WARP;
     struct block *block = calloc(1, sizeof *block);
     if (!block)
         return NULL;
     block->worker = worker;
+    block->warp_count = (uint32_t)warps;
     block->lanes = calloc(lanes, sizeof *block->lanes);
-    block->slots = malloc(lanes * launch->kernel->func->slot_count * sizeof *block->slots);
+    block->warps = calloc(warps, sizeof *block->warps);
+    block->slots = aligned_alloc(64, warps * frame * sizeof *block->slots);
     block->shared = malloc(launch->shared_bytes + 16u);
     block->local = malloc(lanes * launch->local_bytes + 16u);
-    if (!block->lanes || !block->slots || !block->shared || !block->local) {
+    if (!block->lanes || !block->warps || !block->slots || !block->shared || !block->local) {
         block_free(block);
         return NULL;
+    }
+    memset(block->slots, 0, warps * frame * sizeof *block->slots);
+    for (uint32_t i = 0; i < warps; i++) {
+        uint32_t count = (uint32_t)(lanes - i * WARP < WARP ? lanes - i * WARP : WARP);
+        block->warps[i] = (struct warp){.block = block,
+                                        .lanes = block->lanes + i * WARP,
+                                        .count = count,
+                                        .all = UINT32_MAX >> (WARP - count),
+                                        .base = block->slots + i * frame};
     }
     return block;
 }

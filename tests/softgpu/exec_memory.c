@@ -98,33 +98,6 @@ static void *operand_at(struct lane *lane, const union slot *R, const struct cod
     return memory_at(lane, generic(c->kind, address), size, write);
 }
 
-bool slow_load(struct lane *lane, union slot *R, const struct code *c)
-{
-    const unsigned char *from = operand_at(lane, R, c, (uint32_t)c->width * c->count, false);
-    bool is_signed = ptx_types[c->type].class == PTX_SIGNED;
-    if (!from)
-        return false;
-    for (unsigned i = 0; i < c->count; i++) {
-        uint64_t bits = 0;
-        memcpy(&bits, from + i * c->width, c->width);
-        unsigned shift = 64 - 8u * c->width;
-        if (is_signed)
-            bits = (uint64_t)((int64_t)(bits << shift) >> shift);
-        R[c->list[i]].u64 = bits;
-    }
-    return true;
-}
-
-bool slow_store(struct lane *lane, union slot *R, const struct code *c)
-{
-    unsigned char *to = operand_at(lane, R, c, (uint32_t)c->width * c->count, true);
-    if (!to)
-        return false;
-    for (unsigned i = 0; i < c->count; i++)
-        memcpy(to + i * c->width, &R[c->list[i]], c->width);
-    return true;
-}
-
 /* ---- atomics --------------------------------------------------------------------------------- */
 
 static uint64_t ordered(unsigned op, uint8_t type, uint64_t old, uint64_t b)

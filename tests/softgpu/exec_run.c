@@ -1,57 +1,113 @@
-/* The inner loop: executes one thread until it has to wait for others, ends, faults, or has used
- * up its time slice. Everything in exec_ops.def happens here, in place. */
+/* The inner loop: executes a group of lanes of one warp in lockstep until they have to wait for
+ * others, part, end, fault, or have used up their time slice. Of lanes that part, those at the
+ * lower place go on, so that they meet the others there. */
 #include "exec_core.h"
 
-#include <math.h>
 #include <string.h>
 
 #define likely(x) __builtin_expect(!!(x), 1)
+#define EACH(lanes, i)                                                                             \
+    for (uint32_t rest_##i = (lanes), i; rest_##i && (i = (uint32_t)__builtin_ctz(rest_##i), 1);   \
+         rest_##i &= rest_##i - 1)
 
-/* Every NaN that an operation of single precision makes is this one. */
-static inline float canonical(float value)
+/* Where the lanes stand, for whoever looks at them one by one. */
+static void stand(struct group *g, uint32_t mask, const struct code *pc)
 {
-    union slot nan = {.u64 = 0x7fffffff};
-    return likely(value == value) ? value : nan.f32;
+    EACH(mask, i)
+    g->warp->lanes[i].pc = pc;
 }
 
-static inline uint32_t double_high(double value)
+/* All lanes of the group stand at pc (those that a guard left out, behind it), in this state. */
+static enum group_end leave(struct group *g, const struct code *pc, enum lane_state state)
 {
-    union slot bits = {.f64 = value};
-    return (uint32_t)(bits.u64 >> 32);
+    stand(g, g->mask, pc);
+    if (state != READY)
+        EACH(g->mask, i)
+    g->warp->lanes[i].state = (uint8_t)state;
+    if (g->rejoin)
+        stand(g, g->outer & ~g->mask, g->rejoin);
+    return GROUP_LEFT;
 }
 
-static inline void *global_at(struct lane *lane, uint64_t address, uint32_t size, bool write)
+static uint32_t lanes_with(const struct group *g, uint32_t slot)
 {
-    const struct exec_range *range = &lane->block->worker->cached[0];
-    if (likely(address - range->base < range->size && !(address & (size - 1)) &&
-               range->size - (address - range->base) >= size && (!write || range->writable)))
-        return (void *)(uintptr_t)address;
-    if (address >> 48) {
-        lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "address 0x%llx is not global memory",
-                   (unsigned long long)address);
-        return NULL;
+    const union slot *values = g->R + slot;
+    uint32_t out = 0;
+    for (uint32_t i = 0; i < WARP; i++)
+        out |= (uint32_t)(values[i].u32 != 0) << i;
+    return out & g->mask;
+}
+
+static void stop_at(struct group *g, const struct code *place)
+{
+    if (!g->stop || place < g->stop)
+        g->stop = place;
+}
+
+/* The lanes of `taken` go to target, the others of the group to the next place. */
+static enum group_end branch(struct group *g, uint32_t taken, const struct code *target)
+{
+    const struct code *next = g->c + 1;
+    if (!taken) {
+        g->c = next;
+        return GROUP_RUNS;
     }
-    return memory_at(lane, address, size, write);
+    if (taken == g->mask) {
+        g->c = target;
+    } else if (target > next) {
+        stand(g, taken, target);
+        stop_at(g, target);
+        g->mask &= ~taken;
+        g->c = next;
+    } else {
+        stand(g, g->mask & ~taken, next);
+        stop_at(g, next);
+        g->mask = taken;
+        g->c = target;
+    }
+    if (likely(--g->fuel))
+        return GROUP_RUNS;
+    leave(g, g->c, READY);
+    return GROUP_TIRED;
 }
 
-static inline void *shared_at(struct lane *lane, uint64_t address, uint32_t size, bool write)
+static enum group_end branch_indexed(struct group *g)
 {
-    uint32_t room = lane->block->worker->launch->shared_bytes;
-    if (likely(room >= size && address <= room - size && !(address & (size - 1))))
-        return lane->block->shared + address;
-    return memory_at(lane, WINDOW_BASE(WINDOW_SHARED) + address, size, write);
+    const struct code *c = g->c;
+    EACH(g->mask, i)
+    {
+        uint32_t index = g->R[c->a + i].u32;
+        struct lane *lane = &g->warp->lanes[i];
+        lane->pc = c;
+        if (index >= c->list[0]) {
+            lane_fault(lane, EXEC_TRAP, "branch index %u is beyond %u targets", index, c->list[0]);
+            return GROUP_FAULT;
+        }
+        lane->pc = g->first + c->list[1 + index];
+    }
+    return --g->fuel ? GROUP_LEFT : GROUP_TIRED;
 }
 
-static inline void *local_at(struct lane *lane, uint64_t address, uint32_t size, bool write)
+/* A guarded instruction that is no branch: those whose guard says no wait behind it. */
+static enum group_end guard(struct group *g, uint32_t skip)
 {
-    uint32_t room = lane->block->worker->launch->local_bytes;
-    if (likely(room >= size && address <= room - size && !(address & (size - 1))))
-        return lane->local + address;
-    return memory_at(lane, WINDOW_BASE(WINDOW_LOCAL) + address, size, write);
+    const struct code *behind = g->first + g->c->imm;
+    if (skip == g->mask) {
+        g->c = behind;
+        return GROUP_RUNS;
+    }
+    if (skip) {
+        g->outer = g->mask;
+        g->rejoin = behind;
+        g->mask &= ~skip;
+    }
+    g->c++;
+    return GROUP_RUNS;
 }
 
-static uint64_t timer(const struct lane *lane, unsigned special, uint64_t executed)
+static uint64_t timer(const struct group *g, unsigned special)
 {
+    uint64_t executed = g->warp->block->clock;
     switch (special) {
     case PTX_SR_clock:
         return (uint32_t)executed;
@@ -68,153 +124,193 @@ static uint64_t timer(const struct lane *lane, unsigned special, uint64_t execut
     }
 }
 
-#define D(field) R[c->d].field
-#define A(field) R[c->a].field
-#define B(field) R[c->b].field
-#define C(field) R[c->c].field
-#define MEMORY(type, at, write)                                                                    \
-    lane->pc = c; /* for a fault's text */                                                         \
-    void *memory =                                                                                 \
-        at(lane, (c->narrow ? A(u32) : A(u64)) + (uint64_t)c->imm, sizeof(type), write);           \
-    if (!memory)                                                                                   \
-    goto fault
-
-bool lane_run(struct lane *lane)
+static void put_same(struct group *g, uint32_t slot, uint64_t value)
 {
-    struct worker *worker = lane->block->worker;
-    const struct code *c = lane->pc, *first;
-    union slot *R = lane->R;
-    uint64_t executed = 0;
-    bool good = true;
-reload: /* after a call or return */
-    first =
-        lane->depth ? lane->frames[lane->depth - 1].func->code : worker->launch->kernel->func->code;
-    for (;; executed++) {
-        switch ((enum exec_op)c->op) {
-#define ROW(id, text, ...)                                                                         \
-    case X_##id: {                                                                                 \
-        __VA_ARGS__;                                                                               \
-    }                                                                                              \
-        c++;                                                                                       \
-        continue;
-#include "exec_ops.def"
-        case X_mov:
-            R[c->d].u64 = R[c->a].u64;
-            c++;
-            continue;
-        case X_ld_param: {
-            uint64_t bits;
-            memcpy(&bits, worker->launch->params + c->imm, sizeof bits);
-            D(u64) = bits & (~UINT64_C(0) >> (64 - 8 * c->width));
-            c++;
-            continue;
-        }
-        case X_special:
-            D(u64) = timer(lane, c->a, worker->instructions + executed);
-            c++;
-            continue;
-        case X_slow:
-            lane->pc = c;
-            if (!c->slow(lane, R, c))
-                goto fault;
-            c++;
-            continue;
-        case X_skip_if:
-        case X_skip_unless:
-            if ((A(u32) != 0) == (c->op == X_skip_if)) {
-                c = first + c->imm;
-            } else {
-                c++;
-                executed--;
-            }
-            continue;
-        case X_negate:
-            D(u32) = !A(u32);
-            c++;
-            executed--;
-            continue;
-        case X_bra_if:
-            if (A(u32))
-                goto branch;
-            c++;
-            continue;
-        case X_bra_unless:
-            if (!A(u32))
-                goto branch;
-            c++;
-            continue;
-        case X_bra:
-        branch:
-            c = first + c->imm;
-            if (likely(--worker->fuel))
-                continue;
-            executed++;
-            goto leave;
-        case X_brx:
-            lane->pc = c;
-            if (A(u32) >= c->list[0]) {
-                lane_fault(lane, EXEC_TRAP, "branch index %u is beyond %u targets", A(u32),
-                           c->list[0]);
-                goto fault;
-            }
-            c = first + c->list[1 + A(u32)];
-            continue;
-        case X_call:
-            lane->pc = c + 1;
-            if (!lane_call(lane, c))
-                goto fault;
-            c = lane->pc;
-            R = lane->R;
-            executed++;
-            goto reload;
-        case X_ret:
-            lane_return(lane);
-            c = lane->pc;
-            R = lane->R;
-            executed++;
-            goto reload;
-        case X_exit:
-            lane->state = DONE;
-            executed++;
-            goto leave;
-        case X_trap:
-            lane->pc = c;
-            lane_fault(lane, EXEC_TRAP, "trap");
-            goto fault;
-        case X_yield:
-            c++;
-            executed++;
-            goto leave;
-        case X_barrier:
-        case X_arrive:
-            lane->pc = c;
-            if (A(u32) >= BARRIERS) {
-                lane_fault(lane, EXEC_TRAP, "barrier %u does not exist", A(u32));
-                goto fault;
-            }
-            executed++;
-            if (c->op == X_arrive) {
-                lane->block->arrived[A(u32)]++;
-                c++;
-                goto leave; /* the barrier may be complete now */
-            }
-            lane->state = AT_BARRIER;
-            goto leave;
-        case X_collective:
-            lane->state = AT_COLLECTIVE;
-            executed++;
-            goto leave;
-        case X_unsupported:
-        case X_COUNT:
-            lane->pc = c;
-            lane_fault(lane, EXEC_UNSUPPORTED, "%s is not implemented", c->instr->form->text);
-            goto fault;
-        }
+    EACH(g->mask, i)
+    g->R[slot + i].u64 = value;
+}
+
+static void move(struct group *g)
+{
+    const union slot *from = g->R + g->c->a;
+    union slot *to = g->R + g->c->d;
+    if (g->mask == UINT32_MAX) {
+        memmove(to, from, WARP * sizeof *to);
+        return;
     }
-fault:
-    good = false;
-leave:
-    lane->pc = c;
-    worker->instructions += executed;
-    return good;
+    EACH(g->mask, i)
+    to[i] = from[i];
+}
+
+static void load_param(struct group *g)
+{
+    uint64_t bits;
+    memcpy(&bits, g->warp->block->worker->launch->params + g->c->imm, sizeof bits);
+    put_same(g, g->c->d, bits & (~UINT64_C(0) >> (64 - 8 * g->c->width)));
+}
+
+static enum group_end lane_by_lane(struct group *g)
+{
+    const struct code *c = g->c;
+    EACH(g->mask, i)
+    {
+        g->warp->lanes[i].pc = c; /* for a fault's text */
+        if (!c->slow(&g->warp->lanes[i], g->R + i, c))
+            return GROUP_FAULT;
+    }
+    g->c++;
+    return GROUP_RUNS;
+}
+
+static enum group_end call(struct group *g)
+{
+    const struct code *c = g->c;
+    leave(g, c + 1, READY);
+    EACH(g->mask, i)
+    if (!lane_call(&g->warp->lanes[i], c))
+        return GROUP_FAULT;
+    return GROUP_LEFT;
+}
+
+static enum group_end back(struct group *g)
+{
+    leave(g, g->c, READY);
+    EACH(g->mask, i)
+    lane_return(&g->warp->lanes[i]);
+    return GROUP_LEFT;
+}
+
+static enum group_end barrier(struct group *g)
+{
+    const struct code *c = g->c;
+    EACH(g->mask, i)
+    {
+        uint32_t id = g->R[c->a + i].u32;
+        struct lane *lane = &g->warp->lanes[i];
+        lane->pc = c;
+        if (id >= BARRIERS) {
+            lane_fault(lane, EXEC_TRAP, "barrier %u does not exist", id);
+            return GROUP_FAULT;
+        }
+        if (c->op == X_arrive)
+            lane->block->arrived[id]++;
+    }
+    if (c->op == X_barrier)
+        return leave(g, c, AT_BARRIER);
+    leave(g, c + 1, READY);
+    return GROUP_TIRED; /* the barrier may be complete now */
+}
+
+static enum group_end fault(struct group *g, enum exec_fault kind, const char *text)
+{
+    struct lane *lane = &g->warp->lanes[__builtin_ctz(g->mask)];
+    lane->pc = g->c;
+    lane_fault(lane, kind, "%s%s", text, kind == EXEC_UNSUPPORTED ? " is not implemented" : "");
+    return GROUP_FAULT;
+}
+
+/* What is no row. */
+static enum group_end step(struct group *g)
+{
+    const struct code *c = g->c;
+    switch ((enum exec_op)c->op) {
+    case X_mov:
+        move(g);
+        break;
+    case X_load:
+        if (!group_load(g, c))
+            return GROUP_FAULT;
+        break;
+    case X_store:
+        if (!group_store(g, c))
+            return GROUP_FAULT;
+        break;
+    case X_ld_param:
+        load_param(g);
+        break;
+    case X_special:
+        put_same(g, c->d, timer(g, c->a));
+        break;
+    case X_slow:
+        return lane_by_lane(g);
+    case X_skip_if:
+        return guard(g, lanes_with(g, c->a));
+    case X_skip_unless:
+        return guard(g, g->mask & ~lanes_with(g, c->a));
+    case X_negate:
+        EACH(g->mask, i)
+        g->R[c->d + i].u64 = !g->R[c->a + i].u32;
+        break;
+    case X_bra_if:
+        return branch(g, lanes_with(g, c->a), g->first + c->imm);
+    case X_bra_unless:
+        return branch(g, g->mask & ~lanes_with(g, c->a), g->first + c->imm);
+    case X_bra:
+        return branch(g, g->mask, g->first + c->imm);
+    case X_brx:
+        return branch_indexed(g);
+    case X_call:
+        return call(g);
+    case X_ret:
+        return back(g);
+    case X_exit:
+        return leave(g, c, DONE);
+    case X_trap:
+        return fault(g, EXEC_TRAP, "trap");
+    case X_yield:
+        leave(g, c + 1, READY);
+        return GROUP_TIRED;
+    case X_barrier:
+    case X_arrive:
+        return barrier(g);
+    case X_collective:
+        return leave(g, c, AT_COLLECTIVE);
+    default:
+        return fault(g, EXEC_UNSUPPORTED, c->instr->form->text);
+    }
+    g->c++;
+    return GROUP_RUNS;
+}
+
+/* Guards and negated operands count as no instruction. */
+static bool counts(const struct code *c)
+{
+    return c->op != X_skip_if && c->op != X_skip_unless && c->op != X_negate;
+}
+
+enum group_end group_run(struct group *g)
+{
+    struct block *block = g->warp->block;
+    uint64_t executed = 0, lanes = 0;
+    uint32_t counted = 0; /* mask that lanes are the number of */
+    enum group_end end = GROUP_RUNS;
+    while (end == GROUP_RUNS) {
+        const struct code *c = g->c;
+        if (c == g->rejoin) {
+            g->mask = g->outer;
+            g->rejoin = NULL;
+        }
+        if (g->stop && c >= g->stop) {
+            end = leave(g, c, READY);
+            break;
+        }
+        if (counted != g->mask) {
+            counted = g->mask;
+            lanes = (uint64_t)__builtin_popcount(counted);
+        }
+        if (likely(c->row != NULL)) {
+            executed += lanes;
+            block->clock++;
+            c->row(g->R, c, g->mask);
+            g->c++;
+            continue;
+        }
+        if (counts(c)) {
+            executed += lanes;
+            block->clock++;
+        }
+        end = step(g);
+    }
+    block->worker->instructions += executed;
+    return end;
 }

@@ -1,0 +1,159 @@
+/* Loads and stores of a group of lanes. The usual access lies in the range used last, in shared or
+ * in local memory, aligned: then it is a plain loop. Any other goes lane by lane through memory_at,
+ * which checks, records and reports. */
+#include "exec_core.h"
+
+#include <string.h>
+
+struct access {
+    uint64_t address[WARP]; /* as the space counts */
+    unsigned char *at[WARP];
+};
+
+#define EACH_LANE(statement)                                                                       \
+    if (mask == UINT32_MAX)                                                                        \
+        for (unsigned i = 0; i < WARP; i++)                                                        \
+            statement;                                                                             \
+    else                                                                                           \
+        for (uint32_t rest = mask; rest; rest &= rest - 1) {                                       \
+            unsigned i = (unsigned)__builtin_ctz(rest);                                            \
+            statement;                                                                             \
+        }
+
+static inline void addresses(const struct group *g, const struct code *c, uint64_t *out)
+{
+    const union slot *a = g->R + c->a;
+    uint64_t offset = (uint64_t)c->imm;
+    uint32_t mask = g->mask;
+    if (c->narrow)
+        EACH_LANE(out[i] = a[i].u32 + offset)
+    else
+        EACH_LANE(out[i] = a[i].u64 + offset)
+}
+
+/* Every active address is aligned and in [base, base + size). */
+static inline bool all_in(const uint64_t *address, uint32_t mask, uint64_t base, uint64_t size,
+                          uint32_t bytes)
+{
+    uint64_t wrong = size < bytes, most = size - bytes, low = bytes - 1;
+    EACH_LANE(wrong |= (address[i] - base > most) | (address[i] & low))
+    return !wrong;
+}
+
+/* Host addresses of the fast case, or false. */
+static bool fast(const struct group *g, unsigned space, struct access *x, uint32_t bytes,
+                 bool write)
+{
+    const struct block *block = g->warp->block;
+    const struct launch *launch = block->worker->launch;
+    const struct exec_range *range = &block->worker->cached[0];
+    uint32_t mask = g->mask;
+    if (space == PTX_SPACE_shared) {
+        if (!all_in(x->address, mask, 0, launch->shared_bytes, bytes))
+            return false;
+        EACH_LANE(x->at[i] = block->shared + x->address[i])
+    } else if (space == PTX_SPACE_local) {
+        if (!all_in(x->address, mask, 0, launch->local_bytes, bytes))
+            return false;
+        EACH_LANE(x->at[i] = g->warp->lanes[i].local + x->address[i])
+    } else {
+        if ((write && !range->writable) ||
+            !all_in(x->address, mask, range->base, range->size, bytes))
+            return false;
+        EACH_LANE(x->at[i] = (unsigned char *)(uintptr_t)x->address[i])
+    }
+    return true;
+}
+
+static bool careful(const struct group *g, const struct code *c, struct access *x, uint32_t bytes,
+                    bool write)
+{
+    uint64_t window = c->kind == PTX_SPACE_shared  ? WINDOW_BASE(WINDOW_SHARED)
+                      : c->kind == PTX_SPACE_local ? WINDOW_BASE(WINDOW_LOCAL)
+                                                   : 0;
+    for (uint32_t rest = g->mask; rest; rest &= rest - 1) {
+        unsigned i = (unsigned)__builtin_ctz(rest);
+        struct lane *lane = &g->warp->lanes[i];
+        lane->pc = c;
+        if (c->kind != PTX_SPACE_generic && !window && x->address[i] >> 48)
+            return lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "address 0x%llx is not global memory",
+                              (unsigned long long)x->address[i]);
+        x->at[i] = memory_at(lane, window + x->address[i], bytes, write);
+        if (!x->at[i])
+            return false;
+    }
+    return true;
+}
+
+static bool reach(const struct group *g, const struct code *c, struct access *x, bool write)
+{
+    uint32_t bytes = (uint32_t)c->width * c->count;
+    addresses(g, c, x->address);
+    return fast(g, c->kind, x, bytes, write) || careful(g, c, x, bytes, write);
+}
+
+#define GET(type) EACH_LANE(d[i].u64 = (uint64_t) * (const type *)(at[i] + offset))
+#define PUT(type) EACH_LANE(*(type *)(at[i] + offset) = (type)b[i].u64)
+
+static void get(union slot *d, unsigned char *const *at, size_t offset, const struct code *c,
+                uint32_t mask)
+{
+    bool is_signed = ptx_types[c->type].class == PTX_SIGNED;
+    switch (c->width << 1 | is_signed) {
+    case 2:
+        GET(uint8_t) break;
+    case 3:
+        GET(int8_t) break;
+    case 4:
+        GET(uint16_t) break;
+    case 5:
+        GET(int16_t) break;
+    case 8:
+        GET(uint32_t) break;
+    case 9:
+        GET(int32_t) break;
+    default:
+        GET(uint64_t)
+    }
+}
+
+static void put(const union slot *b, unsigned char *const *at, size_t offset, const struct code *c,
+                uint32_t mask)
+{
+    switch (c->width) {
+    case 1:
+        PUT(uint8_t) break;
+    case 2:
+        PUT(uint16_t) break;
+    case 4:
+        PUT(uint32_t) break;
+    default:
+        PUT(uint64_t)
+    }
+}
+
+bool group_load(struct group *g, const struct code *c)
+{
+    struct access x;
+    if (!reach(g, c, &x, false))
+        return false;
+    if (c->count == 1)
+        get(g->R + c->d, x.at, 0, c, g->mask);
+    else
+        for (size_t k = 0; k < c->count; k++)
+            get(g->R + c->list[k], x.at, k * c->width, c, g->mask);
+    return true;
+}
+
+bool group_store(struct group *g, const struct code *c)
+{
+    struct access x;
+    if (!reach(g, c, &x, true))
+        return false;
+    if (c->count == 1)
+        put(g->R + c->b, x.at, 0, c, g->mask);
+    else
+        for (size_t k = 0; k < c->count; k++)
+            put(g->R + c->list[k], x.at, k * c->width, c, g->mask);
+    return true;
+}
