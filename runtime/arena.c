@@ -11,7 +11,7 @@ struct arena_block {
     _Alignas(16) unsigned char data[];
 };
 
-enum { BLOCK = 16384 };
+enum { BLOCK = 16 << 10, BLOCK_MOST = 1 << 20 }; /* each block twice as large as the last */
 
 void *arena_alloc(struct kg_arena *arena, size_t size)
 {
@@ -20,7 +20,9 @@ void *arena_alloc(struct kg_arena *arena, size_t size)
     size = (size + 15) & ~(size_t)15;
     struct arena_block *block = arena->blocks;
     if (!block || block->size - block->used < size) {
-        size_t room = size > BLOCK ? size : BLOCK;
+        size_t room = block ? block->size * 2 : BLOCK;
+        room = room < BLOCK_MOST ? room : BLOCK_MOST;
+        room = size > room ? size : room;
         block = calloc(1, sizeof *block + room);
         if (!block)
             return NULL;

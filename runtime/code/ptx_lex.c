@@ -9,8 +9,8 @@
 
 enum { WORD = 1, DIGIT = 2, SPACE = 4 }; /* WORD: may stand inside a name */
 
-/* From tab to z; other bytes have no class. */
-static const uint8_t classes[128] = {
+/* Bytes above z have no class. */
+static const uint8_t classes[256] = {
     ['\t'] = SPACE, ['\n'] = SPACE, ['\v'] = SPACE, ['\f'] = SPACE, ['\r'] = SPACE, [' '] = SPACE,
     ['$'] = WORD,   ['%'] = WORD,   ['_'] = WORD,
 #define D(c) [c] = WORD | DIGIT
@@ -25,15 +25,12 @@ static const uint8_t classes[128] = {
 #undef D
 #undef L
 
-static bool is(const struct parser *p, uint32_t at, unsigned class)
+static inline bool is(const struct parser *p, uint32_t at, unsigned class)
 {
-    if (at >= p->size)
-        return false;
-    unsigned char c = (unsigned char)p->text[at];
-    return c < sizeof classes && (classes[c] & class);
+    return at < p->size && classes[(unsigned char)p->text[at]] & class;
 }
 
-static char peek(const struct parser *p, uint32_t at)
+static inline char peek(const struct parser *p, uint32_t at)
 {
     return at < p->size ? p->text[at] : 0;
 }
@@ -69,21 +66,17 @@ void *parse_alloc(struct parser *p, size_t size)
     return out;
 }
 
-void *growing_add(struct parser *p, struct growing *array, size_t size)
+bool growing_more(struct parser *p, struct growing *array, size_t size)
 {
-    if (array->count == array->room) {
-        uint32_t room = array->room ? array->room * 2 : 64;
-        void *data = room < array->room ? NULL : realloc(array->data, (size_t)room * size);
-        if (!data) {
-            parse_no_memory(p);
-            return NULL;
-        }
-        array->data = data;
-        array->room = room;
+    uint32_t room = array->room ? array->room * 2 : 64;
+    void *data = room < array->room ? NULL : realloc(array->data, (size_t)room * size);
+    if (!data) {
+        parse_no_memory(p);
+        return false;
     }
-    void *out = (char *)array->data + (size_t)array->count++ * size;
-    memset(out, 0, size);
-    return out;
+    array->data = data;
+    array->room = room;
+    return true;
 }
 
 void *growing_take(struct parser *p, struct growing *array, size_t size, uint32_t *count)
@@ -102,19 +95,40 @@ void *growing_take(struct parser *p, struct growing *array, size_t size, uint32_
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static uint32_t hash_of(const char *text, uint32_t length)
+static uint64_t mix(uint64_t hash, uint64_t word)
 {
-    uint64_t hash = length * UINT64_C(0x9E3779B97F4A7C15);
-    uint64_t word;
-    for (; length >= 8; text += 8, length -= 8) {
-        memcpy(&word, text, 8);
-        hash = (hash ^ word) * UINT64_C(0x9FB21C651E98DF25);
-        hash ^= hash >> 32;
-    }
-    word = 0;
-    memcpy(&word, text, length);
     hash = (hash ^ word) * UINT64_C(0x9FB21C651E98DF25);
-    return (uint32_t)(hash >> 32) ^ (uint32_t)(hash >> 11);
+    return hash ^ hash >> 32;
+}
+
+/* The first eight bytes of a text, or fewer and zeros: two loads that overlap are faster than a
+ * loop. */
+static uint64_t head_of(const char *text, uint32_t length)
+{
+    uint64_t word = 0;
+    uint32_t low, high;
+    if (length >= 8) {
+        memcpy(&word, text, 8);
+        return word;
+    }
+    if (length >= 4) {
+        memcpy(&low, text, 4);
+        memcpy(&high, text + length - 4, 4);
+        return low | (uint64_t)high << 8 * (length - 4);
+    }
+    const unsigned char *bytes = (const unsigned char *)text;
+    if (length)
+        word = bytes[0] | (uint64_t)bytes[length / 2] << 8 * (length / 2) |
+               (uint64_t)bytes[length - 1] << 8 * (length - 1);
+    return word;
+}
+
+static uint32_t hash_of(const char *text, uint32_t length, uint64_t head)
+{
+    uint64_t hash = mix(length * UINT64_C(0x9E3779B97F4A7C15), head);
+    for (uint32_t at = 8; at < length; at += 8)
+        hash = mix(hash, head_of(text + at, length - at));
+    return (uint32_t)(hash >> 11);
 }
 
 static bool names_grow(struct parser *p)
@@ -127,8 +141,8 @@ static bool names_grow(struct parser *p)
         while (p->buckets[i]) {
             struct name *name = p->buckets[i];
             p->buckets[i] = name->chain;
-            name->chain = buckets[name->hash % count];
-            buckets[name->hash % count] = name;
+            name->chain = buckets[name->hash & (count - 1)];
+            buckets[name->hash & (count - 1)] = name;
         }
     }
     free(p->buckets);
@@ -143,15 +157,18 @@ struct name *name_intern(struct parser *p, const char *text, uint32_t length)
         parse_no_memory(p);
         return NULL;
     }
-    uint32_t hash = hash_of(text, length);
-    struct name **bucket = &p->buckets[hash % p->bucket_count];
+    uint64_t head = head_of(text, length);
+    uint32_t hash = hash_of(text, length, head);
+    struct name **bucket = &p->buckets[hash & (p->bucket_count - 1)];
     for (struct name *name = *bucket; name; name = name->chain)
-        if (name->hash == hash && name->length == length && !memcmp(name->text, text, length))
+        if (name->head == head && name->hash == hash && name->length == length &&
+            (length <= 8 || !memcmp(name->text + 8, text + 8, length - 8)))
             return name;
     struct name *name = parse_alloc(p, sizeof *name + length + 1);
     if (!name)
         return NULL;
     memcpy(name->text, text, length);
+    name->head = head;
     name->hash = hash;
     name->length = length;
     name->special = name->type = name->mod = -1;
@@ -167,17 +184,19 @@ struct name *name_intern(struct parser *p, const char *text, uint32_t length)
 static void skip_blank(struct parser *p)
 {
     for (;;) {
-        char c = peek(p, p->at);
-        if (is(p, p->at, SPACE)) {
-            p->at++;
-            if (c == '\n') {
+        for (; is(p, p->at, SPACE); p->at++) {
+            if (p->text[p->at] == '\n') {
                 p->line++;
-                p->line_start = p->at;
+                p->line_start = p->at + 1;
             }
-        } else if (c == '/' && peek(p, p->at + 1) == '/') {
+        }
+        char c = peek(p, p->at);
+        if (c != '/')
+            return;
+        if (peek(p, p->at + 1) == '/') {
             const char *end = memchr(p->text + p->at, '\n', p->size - p->at);
             p->at = end ? (uint32_t)(end - p->text) : p->size;
-        } else if (c == '/' && peek(p, p->at + 1) == '*') {
+        } else if (peek(p, p->at + 1) == '*') {
             for (p->at += 2; p->at < p->size; p->at++) {
                 if (p->text[p->at] == '*' && peek(p, p->at + 1) == '/')
                     break;
@@ -288,8 +307,10 @@ static void lex_string(struct parser *p)
 static uint32_t word_end(const struct parser *p, uint32_t at, bool colons)
 {
     for (;;) {
-        while (is(p, at, WORD))
-            at++;
+        const char *text = p->text, *end = text + p->size, *byte = text + at;
+        while (byte < end && classes[(unsigned char)*byte] & WORD)
+            byte++;
+        at = (uint32_t)(byte - text);
         if (!colons || peek(p, at) != ':' || peek(p, at + 1) != ':')
             return at;
         at += 2;
@@ -465,7 +486,7 @@ static void form_fill(struct parser *p, struct ptx_form *form)
  * table of forms is separate, since a spelling without suffix is also a name. */
 static const struct ptx_form *form_of(struct parser *p, const char *text, uint32_t length)
 {
-    uint32_t hash = hash_of(text, length);
+    uint32_t hash = hash_of(text, length, head_of(text, length));
     if (p->forms.count * 2 >= p->form_bucket_count) {
         uint32_t count = p->form_bucket_count ? p->form_bucket_count * 4 : 1024;
         struct ptx_form **buckets = calloc(count, sizeof *buckets);
@@ -475,7 +496,8 @@ static const struct ptx_form *form_of(struct parser *p, const char *text, uint32
         }
         for (uint32_t i = 0; i < p->forms.count; i++) {
             struct ptx_form *form = ((struct ptx_form **)p->forms.data)[i];
-            uint32_t slot = hash_of(form->text, (uint32_t)strlen(form->text)) & (count - 1);
+            uint32_t size = (uint32_t)strlen(form->text);
+            uint32_t slot = hash_of(form->text, size, head_of(form->text, size)) & (count - 1);
             while (buckets[slot])
                 slot = (slot + 1) & (count - 1);
             buckets[slot] = form;

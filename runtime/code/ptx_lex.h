@@ -6,6 +6,8 @@
 
 #include "code/ptx.h"
 
+#include <string.h>
+
 enum token_kind {
     TOKEN_END,       /* of the text, or after an error: nothing follows */
     TOKEN_NAME,      /* identifier, % and $ included */
@@ -44,6 +46,7 @@ struct numbered {
 struct name {
     struct name *chain;
     uint32_t hash, length;
+    uint64_t head;           /* the first eight bytes of text */
     struct binding *binding; /* innermost meaning */
     struct binding *range;   /* innermost range "text<n>" of which this is the prefix */
     struct name *prefix;     /* of "prefix12", or NULL; number: 12; known once split is set */
@@ -121,8 +124,20 @@ void parse_fail(struct parser *p, kg_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void parse_no_memory(struct parser *p);
 void *parse_alloc(struct parser *p, size_t size);
-/* Room for one more element of `size` bytes; NULL after a failure. */
-void *growing_add(struct parser *p, struct growing *array, size_t size);
+bool growing_more(struct parser *p, struct growing *array, size_t size); /* makes room */
+/* One more element of `size` bytes, to be written whole by the caller; NULL after a failure. */
+static inline void *growing_slot(struct parser *p, struct growing *array, size_t size)
+{
+    if (array->count == array->room && !growing_more(p, array, size))
+        return NULL;
+    return (char *)array->data + (size_t)array->count++ * size;
+}
+/* The same, all zero. */
+static inline void *growing_add(struct parser *p, struct growing *array, size_t size)
+{
+    void *slot = growing_slot(p, array, size);
+    return slot ? memset(slot, 0, size) : NULL;
+}
 /* The elements, copied to the arena; the array is empty again. */
 void *growing_take(struct parser *p, struct growing *array, size_t size, uint32_t *count);
 
@@ -141,9 +156,18 @@ int token_space(const struct parser *p); /* current directive as a space, or -1 
 
 /* ---- ptx_parse.c ---- */
 struct ptx_place token_place(const struct token *token);
-bool token_is(const struct parser *p, char c);
+static inline bool token_is(const struct parser *p, char c)
+{
+    return p->token.kind == TOKEN_PUNCT && p->text[p->token.begin] == c;
+}
+static inline bool parse_take(struct parser *p, char c)
+{
+    if (!token_is(p, c))
+        return false;
+    lex_next(p);
+    return true;
+}
 bool token_is_word(const struct parser *p, const char *word);
-bool parse_take(struct parser *p, char c);
 void parse_expect(struct parser *p, char c);
 uint64_t parse_int(struct parser *p); /* with unary minus and ~ */
 struct name *parse_name(struct parser *p);

@@ -103,7 +103,7 @@ static void parse_parts(struct parser *p, struct ptx_operand *out, char close, c
     while (p->token.kind != TOKEN_END && !token_is(p, close)) {
         struct ptx_operand part, *slot;
         parse_operand(p, &part, role, nesting + 1);
-        slot = growing_add(p, &p->scratch, sizeof *slot);
+        slot = growing_slot(p, &p->scratch, sizeof *slot);
         if (!slot)
             return;
         *slot = part;
@@ -113,7 +113,7 @@ static void parse_parts(struct parser *p, struct ptx_operand *out, char close, c
             break;
     }
     out->part_count = p->scratch.count - first;
-    out->parts = parse_alloc(p, sizeof *out->parts * (out->part_count + 1));
+    out->parts = parse_alloc(p, sizeof *out->parts * out->part_count);
     if (out->parts && out->part_count)
         memcpy(out->parts, (struct ptx_operand *)p->scratch.data + first,
                sizeof *out->parts * out->part_count);
@@ -184,7 +184,7 @@ static void parse_named(struct parser *p, struct ptx_operand *out, char role)
     struct token at = p->token;
     struct name *name = at.name;
     lex_next(p);
-    if (!strcmp(name->text, "_")) {
+    if (name->text[0] == '_' && !name->text[1]) {
         out->kind = PTX_SINK;
         return;
     }
@@ -305,7 +305,7 @@ static void parse_operand(struct parser *p, struct ptx_operand *out, char role, 
 
 static struct ptx_operand *push_operand(struct parser *p, const struct ptx_operand *operand)
 {
-    struct ptx_operand *slot = growing_add(p, &p->scratch, sizeof *slot);
+    struct ptx_operand *slot = growing_slot(p, &p->scratch, sizeof *slot);
     if (slot)
         *slot = *operand;
     return slot;

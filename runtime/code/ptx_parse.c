@@ -12,22 +12,9 @@ struct ptx_place token_place(const struct token *token)
     return (struct ptx_place){token->begin, token->end, token->line, token->column};
 }
 
-bool token_is(const struct parser *p, char c)
-{
-    return p->token.kind == TOKEN_PUNCT && p->text[p->token.begin] == c;
-}
-
 bool token_is_word(const struct parser *p, const char *word)
 {
     return p->token.kind == TOKEN_DIRECTIVE && !strcmp(p->token.name->text, word);
-}
-
-bool parse_take(struct parser *p, char c)
-{
-    if (!token_is(p, c))
-        return false;
-    lex_next(p);
-    return true;
 }
 
 void parse_expect(struct parser *p, char c)
@@ -67,7 +54,7 @@ struct name *parse_name(struct parser *p)
 
 static void add_stmt(struct parser *p, int kind, uint32_t index)
 {
-    struct ptx_stmt *stmt = growing_add(p, &p->stmts, sizeof *stmt);
+    struct ptx_stmt *stmt = growing_slot(p, &p->stmts, sizeof *stmt);
     if (stmt) {
         stmt->kind = kind;
         stmt->index = index;
@@ -189,8 +176,8 @@ static void parse_instruction(struct parser *p)
         parse_fail(p, KG_LIMIT, "too many operands");
     instr.place.end = p->token.end;
     parse_expect(p, ';');
-    struct ptx_operand *operands = parse_alloc(p, sizeof *operands * (count + 1));
-    struct ptx_instr *slot = growing_add(p, &p->instrs, sizeof *slot);
+    struct ptx_operand *operands = parse_alloc(p, sizeof *operands * count);
+    struct ptx_instr *slot = growing_slot(p, &p->instrs, sizeof *slot);
     p->scratch.count = first;
     if (p->status != KG_OK || !operands || !slot)
         return;

@@ -1,7 +1,6 @@
 /* A parsed tree back to text, such that parsing that text gives an equal tree. */
 #include "code/ptx.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,20 +27,45 @@ static bool room_for(struct printer *p, size_t more)
     return true;
 }
 
-static void put(struct printer *p, const char *text)
+static void put_bytes(struct printer *p, const char *text, size_t length)
 {
-    size_t length = strlen(text);
     if (!room_for(p, length))
         return;
-    memcpy(p->out.data + p->out.size, text, length + 1);
+    memcpy(p->out.data + p->out.size, text, length);
     p->out.size += length;
 }
 
-static void number(struct printer *p, const char *format, unsigned long long value)
+static void put(struct printer *p, const char *text)
 {
-    char text[40];
-    snprintf(text, sizeof text, format, value);
-    put(p, text);
+    put_bytes(p, text, strlen(text));
+}
+
+/* Numbers make up much of the text: no printf for them. */
+static void number(struct printer *p, const char *before, uint64_t value, const char *after)
+{
+    char digits[20], *at = digits + sizeof digits;
+    put(p, before);
+    do
+        *--at = (char)('0' + value % 10);
+    while (value /= 10);
+    put_bytes(p, at, (size_t)(digits + sizeof digits - at));
+    put(p, after);
+}
+
+static void signed_number(struct printer *p, const char *before, uint64_t bits)
+{
+    put(p, before);
+    number(p, bits >> 63 ? "-" : "", bits >> 63 ? 0 - bits : bits, "");
+}
+
+/* At least `width` digits. */
+static void hexadecimal(struct printer *p, const char *before, uint64_t value, unsigned width)
+{
+    char digits[16], *at = digits + sizeof digits;
+    put(p, before);
+    for (unsigned count = 0; count < width || value; count++, value >>= 4)
+        *--at = "0123456789ABCDEF"[value & 15];
+    put_bytes(p, at, (size_t)(digits + sizeof digits - at));
 }
 
 static void linkage(struct printer *p, uint8_t linkage)
@@ -54,13 +78,15 @@ static void linkage(struct printer *p, uint8_t linkage)
 
 static void reloc(struct printer *p, const struct ptx_reloc *reloc)
 {
-    if (reloc->shift || reloc->size == 1)
-        number(p, "0x%llX(", 0xFFull << reloc->shift);
+    if (reloc->shift || reloc->size == 1) {
+        hexadecimal(p, "0x", 0xFFull << reloc->shift, 1);
+        put(p, "(");
+    }
     put(p, reloc->generic ? "generic(" : "");
     put(p, reloc->var ? reloc->var->name : reloc->func->name);
     put(p, reloc->generic ? ")" : "");
     if (reloc->addend)
-        number(p, "+%lld", (unsigned long long)reloc->addend);
+        signed_number(p, "+", (uint64_t)reloc->addend);
     if (reloc->shift || reloc->size == 1)
         put(p, ")");
 }
@@ -82,11 +108,13 @@ static void initialiser(struct printer *p, const struct ptx_var *var)
         uint64_t bits = 0;
         memcpy(&bits, var->image + at, size);
         if (var->type == PTX_TYPE_f32)
-            number(p, "0f%08llX", bits);
+            hexadecimal(p, "0f", bits, 8);
         else if (var->type == PTX_TYPE_f64)
-            number(p, "0d%016llX", bits);
+            hexadecimal(p, "0d", bits, 16);
+        else if (bits > 255)
+            hexadecimal(p, "0x", bits, 1);
         else
-            number(p, bits > 255 ? "0x%llX" : "%llu", bits);
+            number(p, "", bits, "");
     }
     put(p, braces ? "}" : "");
 }
@@ -99,9 +127,9 @@ static void variable(struct printer *p, const struct ptx_var *var)
     if (var->managed)
         put(p, " .attribute(.managed)");
     if (var->declared_align)
-        number(p, " .align %llu", var->declared_align);
+        number(p, " .align ", var->declared_align, "");
     if (var->vector)
-        number(p, " .v%llu", var->vector);
+        number(p, " .v", var->vector, "");
     put(p, " .");
     put(p, ptx_types[var->type].text);
     if (var->pointer) {
@@ -111,13 +139,13 @@ static void variable(struct printer *p, const struct ptx_var *var)
             put(p, ptx_spaces[var->ptr_space]);
         }
         if (var->ptr_align)
-            number(p, " .align %llu", var->ptr_align);
+            number(p, " .align ", var->ptr_align, "");
     }
     put(p, " ");
     put(p, var->name);
     for (unsigned d = 0; d < var->dim_count; d++)
         if (d || !var->unsized)
-            number(p, "[%llu]", var->dims[d]);
+            number(p, "[", var->dims[d], "]");
         else
             put(p, "[]");
     initialiser(p, var);
@@ -135,12 +163,11 @@ static void params(struct printer *p, struct ptx_var *const *list, uint32_t coun
 
 /* ---- instructions ---------------------------------------------------------------------------- */
 
-static void reg(struct printer *p, uint32_t number)
+static void reg(struct printer *p, uint32_t register_number)
 {
-    char name[KG_PATH];
-    const struct ptx_reg *reg = &p->func->regs[number];
+    const struct ptx_reg *reg = &p->func->regs[register_number];
     if (reg->decl->range)
-        put(p, ptx_reg_name(reg, name, sizeof name));
+        number(p, reg->decl->name, reg->index, "");
     else
         put(p, reg->decl->name);
 }
@@ -172,8 +199,7 @@ static void address(struct printer *p, const struct ptx_operand *o)
     else if (o->name)
         put(p, o->name);
     if ((o->reg == PTX_NO_REG && !o->name) || o->offset)
-        number(p, o->reg == PTX_NO_REG && !o->name ? "%lld" : "+%lld",
-               (unsigned long long)o->offset);
+        signed_number(p, o->reg == PTX_NO_REG && !o->name ? "" : "+", o->bits);
     if (o->part_count)
         parts(p, o, ", ", ", ", "");
     put(p, "]");
@@ -188,13 +214,13 @@ static void operand(struct printer *p, const struct ptx_operand *o)
         component(p, o);
         return;
     case PTX_INT:
-        number(p, "%lld", o->bits);
+        signed_number(p, "", o->bits);
         return;
     case PTX_F32:
-        number(p, "0f%08llX", o->bits);
+        hexadecimal(p, "0f", o->bits, 8);
         return;
     case PTX_F64:
-        number(p, "0d%016llX", o->bits);
+        hexadecimal(p, "0d", o->bits, 16);
         return;
     case PTX_SPECIAL:
         put(p, o->name);
@@ -203,7 +229,7 @@ static void operand(struct printer *p, const struct ptx_operand *o)
     case PTX_SYMBOL:
         put(p, o->name);
         if (o->offset)
-            number(p, "+%lld", (unsigned long long)o->offset);
+            signed_number(p, "+", o->bits);
         return;
     case PTX_ADDRESS:
         address(p, o);
@@ -300,13 +326,13 @@ static void registers(struct printer *p, const struct ptx_reg_decl *decl)
 {
     put(p, "\t.reg ");
     if (decl->vector)
-        number(p, ".v%llu ", decl->vector);
+        number(p, ".v", decl->vector, " ");
     put(p, ".");
     put(p, ptx_types[decl->type].text);
     put(p, " ");
     put(p, decl->name);
     if (decl->range)
-        number(p, "<%llu>", decl->count);
+        number(p, "<", decl->count, ">");
     put(p, ";\n");
 }
 
@@ -375,13 +401,13 @@ static void function(struct printer *p, const struct ptx_func *func, bool define
 kg_status ptx_print(const struct ptx_module *module, struct kg_bytes *out)
 {
     struct printer p = {.module = module};
-    number(&p, ".version %llu.", module->version_major);
-    number(&p, "%llu\n", module->version_minor);
+    number(&p, ".version ", module->version_major, ".");
+    number(&p, "", module->version_minor, "\n");
     if (module->target) {
         put(&p, ".target ");
         put(&p, module->target);
     }
-    number(&p, "\n.address_size %llu\n", module->address_size);
+    number(&p, "\n.address_size ", module->address_size, "\n");
     for (uint32_t i = 0; i < module->item_count; i++) {
         const struct ptx_item *item = &module->items[i];
         if (item->kind == PTX_ITEM_VAR) {
@@ -394,6 +420,8 @@ kg_status ptx_print(const struct ptx_module *module, struct kg_bytes *out)
             function(&p, item->func, item->kind == PTX_ITEM_DEFINE);
         }
     }
+    put_bytes(&p, "", 1); /* a NUL behind the text, not counted */
+    p.out.size--;
     if (p.failed) {
         free(p.out.data);
         *out = (struct kg_bytes){0};
