@@ -44,6 +44,13 @@ static inline bool watching(void)
 /* Tells runtime/app of this thread's context if it was not met before. */
 void context_met(void);
 
+/* ---- hooks_nvrtc.c -----------------------------------------------------------------------------
+ */
+
+/* What to answer who looked up NVRTC_HOOKED and is to get `found`. */
+#define NVRTC_HOOKED "nvrtcGetCUBIN"
+void *nvrtc_answer(void *found);
+
 /* ---- lookup.c ----------------------------------------------------------------------------------
  */
 

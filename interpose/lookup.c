@@ -151,12 +151,22 @@ static struct answer answer(int row, void *handle, void *caller)
     return (struct answer){mine[row], true};
 }
 
+static struct answer answer_nvrtc(void *handle, void *caller)
+{
+    void *found = inside_kgenrt || handle == RTLD_NEXT ? NULL : dlsym_next(handle, NVRTC_HOOKED);
+    if (!found || owner(found) == owner(caller))
+        return (struct answer){NULL, false};
+    return (struct answer){nvrtc_answer(found), true};
+}
+
 EARLY __attribute__((used, visibility("hidden"))) struct answer
 lookup_symbol(void *handle, const char *name, void *caller)
 {
     find_next();
     if (!next_dlsym)
         return (struct answer){NULL, true};
+    if (name && name[0] == 'n' && equal(name, NVRTC_HOOKED))
+        return answer_nvrtc(handle, caller);
     int row = name ? row_named(name) : -1;
     return row < 0 ? (struct answer){NULL, false} : answer(row, handle, caller);
 }

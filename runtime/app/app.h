@@ -171,6 +171,16 @@ void records_unlock(void);
  * a launch path. Caller holds records_lock. */
 void kernel_identify(struct kernel *kernel);
 
+/* ---- origins.c: PTX beside machine code that was made in this process --------------------------
+ */
+
+/* The compiler returned this cubin and has this PTX for it, terminated and allocated, which is the
+ * callee's now. Any thread. */
+void origin_add(const void *cubin, size_t size, char *ptx);
+/* A fatbin of both, owned, if the PTX of this cubin is known. */
+bool origin_join(const void *cubin, size_t size, struct kg_bytes *out);
+void origins_after_fork_child(void);
+
 /* ---- dispatch.c: the hot path
  * -------------------------------------------------------------------- */
 

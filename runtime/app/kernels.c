@@ -163,7 +163,7 @@ static void keep_image(struct module *module, const void *image, const char *pat
     const void *data = NULL;
     size_t size = 0;
     enum image_kind kind;
-    struct kg_bytes file = {0};
+    struct kg_bytes file = {0}, joined = {0};
     if (options_mode() < KG_MODE_CACHED)
         why = "images are not kept in this mode";
     else if (path && file_read(path, MODULE_LIMIT, &file) != KG_OK)
@@ -172,11 +172,13 @@ static void keep_image(struct module *module, const void *image, const char *pat
         why = "its load was not seen";
     else if (image_extent(path ? file.data : image, file.size, &kind, &data, &size) != KG_OK)
         why = "the form of its module is not known";
-    else if (size > MODULE_LIMIT)
+    else if (kind == IMAGE_ELF && origin_join(data, size, &joined))
+        data = joined.data, size = joined.size;
+    if (!*why && size > MODULE_LIMIT)
         why = "its module is larger than 16 MiB";
-    else if (image_bytes + size > IMAGES_LIMIT)
+    else if (!*why && image_bytes + size > IMAGES_LIMIT)
         why = "the app's modules are larger than 256 MiB in all";
-    else if (!(module->image.data = malloc(size + 1)))
+    else if (!*why && !(module->image.data = malloc(size + 1)))
         why = "out of memory";
     if (!*why) {
         memcpy(module->image.data, data, size);
@@ -186,6 +188,7 @@ static void keep_image(struct module *module, const void *image, const char *pat
     }
     memcpy(module->why_no_image, why, strlen(why) + 1);
     bytes_free(&file);
+    bytes_free(&joined);
 }
 
 /* Whether a module died so long ago that nobody reads its image, or, with `all`, its record. */

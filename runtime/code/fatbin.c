@@ -3,6 +3,7 @@
 #include "parts.h"
 
 #include <lz4.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <zstd.h>
 
@@ -13,6 +14,7 @@ enum {
 };
 
 enum entry_flag {
+    FLAG_PLAIN = 0x11, /* 64 bits, and what else nvcc always sets */
     FLAG_LZ4 = 0x2000,
     FLAG_ZSTD = 0x8000,
     FLAG_EXACT = 0x100000,  /* arch-specific, sm_90a */
@@ -131,5 +133,60 @@ kg_status fatbin_unpack(const struct fatbin_entry *entry, struct kg_bytes *out)
     }
     data[size] = 0;
     *out = (struct kg_bytes){data, entry->kind == FATBIN_PTX ? strlen((char *)data) : size};
+    return KG_OK;
+}
+
+/* ---- writing -----------------------------------------------------------------------------------
+ */
+
+static void put(unsigned char *at, uint64_t value, unsigned bytes)
+{
+    for (unsigned i = 0; i < bytes; i++)
+        at[i] = (unsigned char)(value >> 8 * i);
+}
+
+static size_t padded(size_t size)
+{
+    return (size + 7) / 8 * 8;
+}
+
+/* The rest of the header stays zero. code_version: of the payload's own format, as nvcc gives it.
+ */
+static unsigned char *put_entry(unsigned char *at, enum fatbin_kind kind, const struct elf *elf,
+                                uint32_t code_version, const void *payload, size_t size)
+{
+    put(at, kind, 2);
+    put(at + 2, 0x0101, 2);
+    put(at + 4, ENTRY_HEADER, 4);
+    put(at + 8, padded(size), 8);
+    put(at + 24, code_version, 4);
+    put(at + 28, elf->sm, 4);
+    put(at + 40, FLAG_PLAIN | (elf->exact ? FLAG_EXACT : 0), 8);
+    memcpy(at + ENTRY_HEADER, payload, size);
+    return at + ENTRY_HEADER + padded(size);
+}
+
+kg_status image_join(const void *cubin, size_t size, const char *ptx, struct kg_bytes *out)
+{
+    struct elf elf;
+    unsigned major = 0, minor = 0;
+    size_t text = strlen(ptx) + 1;
+    *out = (struct kg_bytes){0};
+    const char *version = strstr(ptx, ".version");
+    if (!version || sscanf(version, ".version %u.%u", &major, &minor) != 2 ||
+        elf_open(cubin, size, &elf) != KG_OK)
+        return KG_BAD_INPUT;
+    size_t body = 2 * ENTRY_HEADER + padded(size) + padded(text);
+    unsigned char *data = calloc(1, CONTAINER_HEADER + body);
+    if (!data)
+        return KG_NO_MEMORY;
+    put(data, MAGIC, 4);
+    put(data + 4, 1, 2);
+    put(data + 6, CONTAINER_HEADER, 2);
+    put(data + 8, body, 8);
+    unsigned char *at = put_entry(data + CONTAINER_HEADER, FATBIN_PTX, &elf,
+                                  (major & 0xffff) << 16 | (minor & 0xffff), ptx, text);
+    put_entry(at, FATBIN_ELF, &elf, 0x10008, cubin, size);
+    *out = (struct kg_bytes){data, CONTAINER_HEADER + body};
     return KG_OK;
 }
