@@ -65,8 +65,8 @@ struct kernel_model {
     const char *ineligible; /* NULL: eligible; else a reason of eligible.def, as text */
 };
 
-/* Makes the model of `entry`. Pointers are told from scalars by data flow: a word of a parameter is a
- * pointer when its value, followed through moves, cvta, additions, selections and calls, becomes
+/* Makes the model of `entry`. Pointers are told from scalars by data flow: a word of a parameter is
+ * a pointer when its value, followed through moves, cvta, additions, selections and calls, becomes
  * the address of a generic or global access. KG_NOT_FOUND if the image has no such entry. The
  * kernel id does not depend on other entries of the module, on labels, debug lines, white space, or
  * on the names of functions, the entry's own among them; it does on the names of the globals, by

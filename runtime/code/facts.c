@@ -1,6 +1,6 @@
 /* What admission asks of a candidate's PTX: decided on the parsed tree of the whole module, never
  * on text. Says what is there; whether it is allowed is the gate's business. */
-#include "parts.h"
+#include "origin.h"
 
 #include <stdio.h>
 
@@ -40,8 +40,7 @@ static const struct {
 struct reading {
     struct ptx_facts *out;
     const struct ptx_module *module;
-    const struct ptx_var *globals[TAINT_OBJECTS];
-    uint32_t global_count;
+    const struct origins *origins;
     uint32_t detail_line; /* 0: none yet */
 };
 
@@ -95,40 +94,45 @@ static void read_body(const struct ptx_func *func, struct ptx_facts *out)
 
 /* Tables that are only read (those of sinf, say) are .global too: a variable counts as writable
  * when its address, followed, is written through or gets out of sight. */
-static void global_use(void *self, enum taint_use kind, const struct taint *value)
+static void global_use(void *self, const struct origin_access *access)
 {
     struct reading *reading = self;
-    if (kind == TAINT_READ || kind == TAINT_READ_CACHED || !value->objects)
+    const struct origin_set set = origins_set(reading->origins, access->set);
+    if (access->use == ORIGIN_READ || access->use == ORIGIN_READ_CACHED)
         return;
-    const struct ptx_var *var = reading->globals[__builtin_ctzll(value->objects)];
-    reading->out->writable_globals = true;
-    offend(reading, var->place.line, "writes the variable", var->name);
+    for (uint32_t i = 0; i < set.count && set.items[i] < ORIGIN_LOADED; i++) {
+        const struct ptx_var *var = reading->origins->origins[set.items[i]].var;
+        if (!var || var->space != PTX_SPACE_global)
+            continue;
+        reading->out->writable_globals = true;
+        offend(reading, var->place.line, "writes the variable", var->name);
+    }
 }
 
 static kg_status read_globals(struct reading *reading, const struct needs *needs)
 {
+    struct origins origins;
     const struct ptx_module *module = reading->module;
+    bool any = false;
     for (uint32_t i = 0; i < module->var_count; i++) {
         const struct ptx_var *var = module->vars[i];
         if (var->space != PTX_SPACE_global)
             continue;
-        if (reading->global_count == TAINT_OBJECTS) {
-            reading->out->writable_globals = true;
-            offend(reading, var->place.line, "has more variables than can be followed, from",
-                   var->name);
-            break;
-        }
-        reading->globals[reading->global_count++] = var;
+        any = true;
         for (uint32_t j = 0; j < var->reloc_count; j++)
             if (var->relocs[j].var && var->relocs[j].var->space == PTX_SPACE_global) {
                 reading->out->writable_globals = true;
                 offend(reading, var->place.line, "stores an address in the variable", var->name);
             }
     }
-    if (!reading->global_count || reading->out->writable_globals)
+    if (!any || reading->out->writable_globals)
         return KG_OK;
-    return taint_run(needs, NULL, reading->globals, reading->global_count,
-                     needs->func_numbers.arena, global_use, reading);
+    kg_status status = origins_make(needs, NULL, needs->func_numbers.arena, &origins);
+    reading->origins = &origins;
+    if (status == KG_OK)
+        origins_uses(&origins, global_use, reading);
+    reading->origins = NULL;
+    return status;
 }
 
 /* ---- the whole ---- */

@@ -104,7 +104,8 @@ struct graph_user {
     uint32_t value; /* the merge; else GRAPH_NONE */
 };
 
-/* A register read or written by an instruction, once however often it stands there. */
+/* A register read or written by an instruction, once however often it stands there. A ret reads
+ * the function's results that are registers. */
 struct graph_ref {
     uint32_t reg, value;
 };
@@ -132,6 +133,12 @@ struct graph {
     uint32_t *read_first, *write_first;
     struct graph_hidden *hidden;
 };
+
+/* Room for count + 1 numbers, zero. */
+static inline uint32_t *graph_numbers(struct kg_arena *arena, size_t count)
+{
+    return arena_alloc(arena, (count + 1) * sizeof(uint32_t));
+}
 
 /* The function must have a body. KG_LIMIT: too large or too twisted. KG_NO_MEMORY. */
 kg_status graph_make(const struct ptx_func *func, struct kg_arena *arena, struct graph *out);

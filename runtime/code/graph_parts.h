@@ -35,11 +35,6 @@ static inline bool graph_works(struct graph *graph, uint64_t work)
     return graph->hidden->work <= graph->hidden->limit;
 }
 
-static inline uint32_t *graph_numbers(struct kg_arena *arena, size_t count)
-{
-    return arena_alloc(arena, (count + 1) * sizeof(uint32_t));
-}
-
 /* graph.c: calls each for the labels that an instruction may branch to; false: not all are known.
  */
 bool graph_targets(const struct ptx_func *func, const struct ptx_instr *instr,

@@ -93,6 +93,9 @@ static void gather_instr(struct gathering *at, const struct graph *graph,
         gather_read(at, instr->guard);
     if (has_carry(instr, false))
         gather_read(at, graph->carry);
+    for (uint32_t i = 0; instr->form->op == PTX_OP_ret && i < graph->func->result_count; i++)
+        if (graph->func->results[i]->is_register)
+            gather_read(at, graph->func->results[i]->reg);
     if (has_carry(instr, true))
         gather_write(at, graph->carry, at->may);
 }

@@ -1,6 +1,6 @@
-/* One entry's model: what identify, params, taint and eligible find, put together. Whatever is
+/* One entry's model: what identify, params and eligible find, put together. Whatever is
  * wrong with an image leaves a kernel that is seen but not replaced, and says why. */
-#include "parts.h"
+#include "origin.h"
 
 #include <stdio.h>
 
@@ -163,7 +163,7 @@ static kg_status describe(struct making *making)
     status = params_of_ptx(&making->needs, model);
     if (status == KG_LIMIT)
         eligible_add(&making->eligible,
-                     func->param_count > 64 || func->param_bytes > 8 * TAINT_WORDS
+                     func->param_count > 64 || func->param_bytes > ORIGIN_PARAM_BYTES
                          ? ELIGIBLE_MANY_PARAMS
                          : ELIGIBLE_TOO_LARGE,
                      func->place.line);

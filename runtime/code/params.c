@@ -1,6 +1,6 @@
 /* Parameters of an entry: their layout in the packed buffer, and which words of them are pointers.
- * From PTX by taint; from a cubin's records the layout only. */
-#include "parts.h"
+ * From PTX by where addresses come from; from a cubin's records the layout only. */
+#include "origin.h"
 
 enum {
     PARAM_MAX = 64,
@@ -9,14 +9,21 @@ enum {
 };
 
 struct found {
-    uint64_t words[TAINT_WORDS / 64];
+    const struct origins *origins;
+    uint64_t words[ORIGIN_PARAM_BYTES / 512];
 };
 
-static void pointer_use(void *self, enum taint_use kind, const struct taint *value)
+/* What escapes may be used as a pointer. */
+static void pointer_use(void *self, const struct origin_access *access)
 {
     struct found *found = self;
-    for (unsigned i = 0; i < TAINT_WORDS / 64; i++)
-        found->words[i] |= value->words[i];
+    const struct origin_set set = origins_set(found->origins, access->set);
+    for (uint32_t i = 0; !access->other_space && i < set.count; i++) {
+        const struct origin *origin =
+            set.items[i] < ORIGIN_LOADED ? &found->origins->origins[set.items[i]] : NULL;
+        if (origin && !origin->var)
+            found->words[origin->word / 64] |= 1ull << (origin->word % 64);
+    }
 }
 
 static bool has_word(const struct found *found, uint64_t byte)
@@ -45,24 +52,24 @@ static uint32_t pointers(const struct found *found, const struct kernel_model *m
 kg_status params_of_ptx(const struct needs *needs, struct kernel_model *model)
 {
     const struct ptx_func *entry = needs->funcs[0];
-    if (entry->param_count > PARAM_MAX || entry->param_bytes > 8 * TAINT_WORDS)
+    if (entry->param_count > PARAM_MAX || entry->param_bytes > ORIGIN_PARAM_BYTES)
         return KG_LIMIT;
     model->params = arena_alloc(&model->arena, (entry->param_count + 1) * sizeof *model->params);
     if (!model->params)
         return KG_NO_MEMORY;
     for (uint32_t i = 0; i < entry->param_count; i++) {
         const struct ptx_var *param = entry->params[i];
-        if (param->offset > 8 * TAINT_WORDS || param->size > 8 * TAINT_WORDS - param->offset)
+        if (param->offset > ORIGIN_PARAM_BYTES || param->size > ORIGIN_PARAM_BYTES - param->offset)
             return KG_LIMIT;
         model->params[i] = (struct kg_param){param->offset, (uint32_t)param->size};
     }
     model->param_count = entry->param_count;
-    struct found found = {0};
-    kg_status status =
-        taint_run(needs, entry, (const struct ptx_var *const *)entry->params, entry->param_count,
-                  needs->func_numbers.arena, pointer_use, &found);
+    struct origins origins;
+    struct found found = {.origins = &origins};
+    kg_status status = origins_make(needs, entry, needs->func_numbers.arena, &origins);
     if (status != KG_OK)
         return status;
+    origins_uses(&origins, pointer_use, &found);
     uint32_t count = pointers(&found, model, NULL);
     model->pointers = arena_alloc(&model->arena, (count + 1) * sizeof *model->pointers);
     if (!model->pointers)

@@ -152,37 +152,6 @@ uint32_t needs_local(const struct needs *needs);
  * whole); owned. */
 kg_status ptx_slice(const struct kg_bytes *ptx, const char *entry, struct kg_bytes *out);
 
-/* ---- taint.c: where parameter words and addresses go ---- */
-
-enum {
-    TAINT_WORDS = 512,  /* 4 KiB of parameters; a kernel with more is left alone */
-    TAINT_OBJECTS = 64, /* variables whose address is followed */
-};
-
-/* What a value may be made of: parameter words (8 bytes at 8 * index in the packed buffer) and
- * addresses of objects. */
-struct taint {
-    uint64_t words[TAINT_WORDS / 64];
-    uint64_t objects;
-};
-
-enum taint_use {
-    TAINT_READ,        /* address of a global or generic read */
-    TAINT_READ_CACHED, /* of one past the coherent cache (ld.global.nc) */
-    TAINT_WRITE,       /* of a write or atomic */
-    TAINT_ESCAPE,      /* goes where it cannot be followed: an unknown callee, memory */
-};
-
-/* Follows all of needs, whose funcs[0] must be the entry if parameter words are asked for.
- * `object`: up to 64 variables (NULL: none). Calls use(self, …) for each use found, with the
- * instruction, its function and what the value may be made of. KG_LIMIT if the code is too large or
- * too twisted. */
-kg_status taint_run(const struct needs *needs, const struct ptx_func *entry,
-                    const struct ptx_var *const *objects, uint32_t object_count,
-                    struct kg_arena *arena,
-                    void (*use)(void *self, enum taint_use kind, const struct taint *value),
-                    void *self);
-
 /* ---- params.c ---- */
 
 /* Layout and pointers of model, whose arena it uses, from the entry's PTX. KG_LIMIT: beyond what a
