@@ -175,7 +175,7 @@ bool rewrite_divide(const struct rewriter *r, uint32_t instr, struct rewrite *ou
     struct range x = values_source(r->values, instr, &at->operands[1], type);
     struct range by = values_source(r->values, instr, &at->operands[2], type);
     uint64_t top = bits_mask(bits) >> is_signed;
-    if (!x.some || !by.some || by.low < 2 || by.high > top)
+    if (!x.some || !by.some || !by.low || by.high == 1 || by.high > top)
         return false;
     bool positive = x.high <= top;
     struct divide d = {.r = r,
