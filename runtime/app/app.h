@@ -108,6 +108,7 @@ struct module {
     CUdevice device;
     struct kg_bytes image; /* copy of the container (<= 16 MiB), empty if larger or unreadable */
     char why_no_image[96];
+    bool asked;    /* origins_tick has looked for its PTX */
     bool selected; /* code has been filled */
     struct image_code code;
     char jit_options[256];

@@ -425,6 +425,44 @@ void kernel_identify(struct kernel *kernel)
     atomic_store_explicit(&kernel->state, state, memory_order_release);
 }
 
+/* What no launch reads: only kernels with a swap, or that are to be captured, have their parameters
+ * looked at. */
+static void forget_identity(struct kernel *kernel)
+{
+    int state = atomic_load_explicit(&kernel->state, memory_order_relaxed);
+    if (state != KERNEL_UNFIT || atomic_load_explicit(&kernel->swap, memory_order_relaxed))
+        return;
+    kernel->params = NULL;
+    kernel->param_count = 0;
+    if (kernel->modelled)
+        kernel_model_free(&kernel->model);
+    kernel->modelled = false;
+    kernel->why = NULL;
+    kernel->snapshot_generation = 0;
+    atomic_store_explicit(&kernel->state, KERNEL_NEW, memory_order_release);
+}
+
+struct module *modules_first(void)
+{
+    return all_modules;
+}
+
+void module_origin_found(struct module *module, const struct kg_id *cubin)
+{
+    struct kg_bytes joined;
+    struct kg_id id;
+    if (module->dead || !module->image.size)
+        return;
+    hash_data(module->image.data, module->image.size, &id);
+    if (!id_equal(&id, cubin) || !origin_join(module->image.data, module->image.size, &joined))
+        return;
+    module_free_content(module);
+    module->image = joined;
+    image_bytes += joined.size;
+    for (struct kernel *k = module->kernels; k; k = k->sibling)
+        forget_identity(k);
+}
+
 /* ---- attributes and ticks
  * ------------------------------------------------------------------------
  */

@@ -1,6 +1,6 @@
-/* Where machine code came from: PTX that a compiler in this process made beside a cubin, by the
- * cubin's hash. A kernel that would be "machine code only" has raw material then. Bounded; never
- * guesses: other bytes are another cubin. */
+/* Where machine code came from: PTX that a compiler in this process made beside a cubin, or that
+ * Triton's cache has beside it, by the cubin's hash. A kernel that would be "machine code only" has
+ * raw material then. Bounded; never guesses: other bytes are another cubin. */
 #include "app/inside.h"
 
 #include <pthread.h>
@@ -37,19 +37,12 @@ static void forget(struct origin *origin)
     origin->ptx = NULL;
 }
 
-void origin_add(const void *cubin, size_t size, char *ptx)
+/* The text is ours now. */
+static void keep(const struct kg_id *id, char *ptx)
 {
-    struct kg_id id;
-    enum image_kind kind;
-    const void *data;
-    size_t extent, length = strlen(ptx) + 1;
-    if (image_extent(cubin, size, &kind, &data, &extent) != KG_OK || kind != IMAGE_ELF) {
-        free(ptx);
-        return;
-    }
-    hash_data(cubin, extent, &id); /* all that a load call, which gives no length, can know */
+    size_t length = strlen(ptx) + 1;
     pthread_mutex_lock(&lock);
-    if (find(&id) || length > ORIGINS_BYTES / 4) {
+    if (find(id) || length > ORIGINS_BYTES / 4) {
         pthread_mutex_unlock(&lock);
         free(ptx);
         return;
@@ -57,10 +50,24 @@ void origin_add(const void *cubin, size_t size, char *ptx)
     forget(&origins[next]);
     for (unsigned i = 1; i < ORIGINS && bytes + length > ORIGINS_BYTES; i++)
         forget(&origins[(next + i) % ORIGINS]);
-    origins[next] = (struct origin){id, ptx};
+    origins[next] = (struct origin){*id, ptx};
     bytes += length;
     next = (next + 1) % ORIGINS;
     pthread_mutex_unlock(&lock);
+}
+
+void origin_add(const void *cubin, size_t size, char *ptx)
+{
+    struct kg_id id;
+    enum image_kind kind;
+    const void *data;
+    size_t extent;
+    if (image_extent(cubin, size, &kind, &data, &extent) != KG_OK || kind != IMAGE_ELF) {
+        free(ptx);
+        return;
+    }
+    hash_data(cubin, extent, &id); /* all that a load call, which gives no length, can know */
+    keep(&id, ptx);
 }
 
 bool origin_join(const void *cubin, size_t size, struct kg_bytes *out)
@@ -72,6 +79,43 @@ bool origin_join(const void *cubin, size_t size, struct kg_bytes *out)
     bool joined = origin && image_join(cubin, size, origin->ptx, out) == KG_OK;
     pthread_mutex_unlock(&lock);
     return joined;
+}
+
+/* A living module of which nothing but a cubin is known, and one of whose kernels was launched; its
+ * first kernel's name. Once each. Locked. */
+static struct module *module_to_ask(char name[static 512])
+{
+    for (struct module *m = modules_first(); m; m = m->next) {
+        if (m->asked || m->dead || m->image.size < 4 || memcmp(m->image.data, "\177ELF", 4))
+            continue;
+        for (const struct kernel *k = m->kernels; k; k = k->sibling)
+            if (atomic_load_explicit(&k->launches, memory_order_relaxed)) {
+                m->asked = true;
+                memcpy(name, k->name, 512);
+                return m;
+            }
+    }
+    return NULL;
+}
+
+void origins_tick(void)
+{
+    char name[512];
+    struct kg_id id;
+    records_lock();
+    struct module *module = module_to_ask(name);
+    size_t size = module ? module->image.size : 0;
+    if (module)
+        hash_data(module->image.data, size, &id);
+    records_unlock();
+    char *ptx = module ? triton_ptx(name, size, &id) : NULL;
+    if (!ptx)
+        return;
+    keep(&id, ptx);
+    records_lock();
+    module_origin_found(module,
+                        &id); /* if it is the same still: a record serves another one later */
+    records_unlock();
 }
 
 /* The parent's lock may be held by a thread that the child does not have. */

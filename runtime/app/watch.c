@@ -249,6 +249,8 @@ static bool wait_for_tick(void)
 
 static void tick(void)
 {
+    if (app_mode() >= KG_MODE_CACHED)
+        origins_tick();
     records_lock();
     kernels_tick();
     hot_tick();
@@ -356,6 +358,7 @@ static bool start(void)
         *dir = 0;
         app_limit(KG_MODE_OBSERVE, "the cache folder cannot be used");
     }
+    triton_start();
     spawn_prepare();
     records_lock();
     flight_write("start");

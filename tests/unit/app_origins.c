@@ -1,5 +1,5 @@
 /* A cubin whose PTX was seen made in this process has raw material: the real NVRTC, through the
- * hook that a look-up by dlsym gets. */
+ * hook that a look-up by dlsym gets. And so has one that Triton's cache holds. */
 #include "app_fixture.h"
 
 #include <dlfcn.h>
@@ -11,7 +11,7 @@ void *dlsym_next(void *handle, const char *name)
 
 #include "../interpose/hooks_nvrtc.c"
 
-static const char source[] =
+static const char *source =
     "extern \"C\" __global__ void twice(float *x) { x[threadIdx.x] *= 2; }\n";
 
 /* The cubin of the source, made under the preload or not: through the function at get_cubin. */
@@ -42,6 +42,48 @@ static struct kernel *load(const struct kg_bytes *image, void *module, void *fun
     return kernel;
 }
 
+/* Triton's cache: CACHE/<hash>/twice.cubin and .ptx. Returns whether the module's kernel can be
+ * modelled once the cache was asked. */
+static bool found_in_cache(const struct kg_bytes *image, uintptr_t handle)
+{
+    struct kernel *kernel = load(image, (void *)handle, (void *)(handle + 1));
+    CHECK(kernel && kernel->why);
+    if (!kernel)
+        return false;
+    for (int i = 0; i < 8; i++)
+        origins_tick();
+    CHECK(kernel->why); /* nobody asks before its first launch */
+    atomic_store(&kernel->launches, 1);
+    for (int i = 0; i < 8; i++) /* one module each */
+        origins_tick();
+    records_lock();
+    kernel_identify(kernel);
+    records_unlock();
+    return !kernel->why && kernel->modelled;
+}
+
+static void triton_cache(const struct kg_bytes *image)
+{
+    static const char ptx[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
+                              ".visible .entry twice(.param .u64 x)\n{\nret;\n}\n";
+    char folder[KG_PATH], path[KG_PATH];
+    CHECK(path_make(folder, "%s/triton", app_dir()) == KG_OK && dir_make(folder) == KG_OK);
+    CHECK(!setenv("TRITON_CACHE_DIR", folder, 1));
+    triton_start();
+    CHECK(path_make(folder, "%s/triton/ABC", app_dir()) == KG_OK && dir_make(folder) == KG_OK);
+    CHECK(path_make(path, "%s/twice.ptx", folder) == KG_OK);
+    CHECK(file_write(path, ptx, strlen(ptx), 0600) == KG_OK);
+    CHECK(path_make(path, "%s/twice.cubin", folder) == KG_OK);
+    struct kg_bytes other = {malloc(image->size), image->size};
+    memcpy(other.data, image->data, image->size);
+    other.data[image->size - 1] ^= 1; /* another kernel of that name and size */
+    CHECK(file_write(path, other.data, other.size, 0600) == KG_OK);
+    CHECK(!found_in_cache(image, 0x5000));
+    CHECK(file_write(path, image->data, image->size, 0600) == KG_OK);
+    CHECK(found_in_cache(image, 0x6000));
+    bytes_free(&other);
+}
+
 int main(void)
 {
     void *nvrtc = dlopen(CUDA_ROOT "/lib64/libnvrtc.so", RTLD_NOW), *program = NULL;
@@ -54,10 +96,12 @@ int main(void)
     struct kernel *kernel = load(&plain, (void *)0x1000, (void *)0x1010);
     CHECK(kernel && kernel->why); /* the fixture's device runs PTX only */
     module_dying((void *)0x1000);
+    triton_cache(&plain);
 
     int (*hook)(void *, char *) = (int (*)(void *, char *))nvrtc_answer(real_function);
     CHECK((void *)hook != real_function);
     CHECK(nvrtc_answer((void *)&program) == (void *)&program); /* another NVRTC */
+    source = "extern \"C\" __global__ void twice(float *x) { x[threadIdx.x] *= 3; }\n";
     struct kg_bytes cubin = cubin_of(nvrtc, hook, &program);
     kernel = load(&cubin, (void *)0x2000, (void *)0x2010);
     CHECK(kernel && !kernel->why && kernel->modelled && kernel->model.pointer_count == 1);
