@@ -40,14 +40,24 @@ static inline bool all_in(const uint64_t *address, uint32_t mask, uint64_t base,
     return !wrong;
 }
 
+/* The range used lately that holds address, or an empty one. */
+static inline const struct exec_range *range_of(const struct worker *worker, uint64_t address)
+{
+    const struct exec_range *range = worker->cached;
+    while (range < worker->cached + RANGES - 1 && address - range->base >= range->size)
+        range++;
+    return range;
+}
+
 /* Host addresses of the fast case, or false. */
 static bool fast(const struct group *g, unsigned space, struct access *x, uint32_t bytes,
                  bool write)
 {
     const struct block *block = g->warp->block;
     const struct launch *launch = block->worker->launch;
-    const struct exec_range *range = &block->worker->cached[0];
     uint32_t mask = g->mask;
+    if (launch->careful)
+        return false;
     if (space == PTX_SPACE_shared) {
         if (!all_in(x->address, mask, 0, launch->shared_bytes, bytes))
             return false;
@@ -57,6 +67,7 @@ static bool fast(const struct group *g, unsigned space, struct access *x, uint32
             return false;
         EACH_LANE(x->at[i] = g->warp->lanes[i].local + x->address[i])
     } else {
+        const struct exec_range *range = range_of(block->worker, x->address[__builtin_ctz(mask)]);
         if ((write && !range->writable) ||
             !all_in(x->address, mask, range->base, range->size, bytes))
             return false;

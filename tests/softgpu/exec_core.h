@@ -219,6 +219,7 @@ struct launch {
     uint64_t block_count, next_block; /* next_block: atomic */
     uint64_t order_step, order_start;
     uint32_t lane_count, shared_bytes, local_bytes;
+    bool careful;       /* every access goes through memory_at: it is recorded or judged */
     unsigned char dirt; /* what shared and local memory hold at first */
     bool stop;          /* atomic: a fault or cancellation */
     pthread_mutex_t lock;

@@ -5,12 +5,26 @@
 #include <fenv.h>
 #include <math.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <xmmintrin.h>
+#endif
 
 #if defined(__clang__)
 #pragma STDC FENV_ACCESS ON
 #endif
 
 static const int roundings[] = {FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD};
+
+/* The rounding of float and double alone, which is cheaper than that of long double too. */
+static void round_to(unsigned round)
+{
+#ifdef __SSE2__
+    static const unsigned bits[] = {0, _MM_ROUND_TOWARD_ZERO, _MM_ROUND_DOWN, _MM_ROUND_UP};
+    _mm_setcsr((_mm_getcsr() & ~(unsigned)_MM_ROUND_MASK) | bits[round]);
+#else
+    fesetround(roundings[round]);
+#endif
+}
 
 static float canonical(float value)
 {
@@ -55,9 +69,9 @@ static double in_mode(unsigned op, bool single, volatile double a, volatile doub
 
 double double_op(unsigned op, unsigned mode, double a, double b, double c)
 {
-    fesetround(roundings[mode & ROUND_MASK]);
+    round_to(mode & ROUND_MASK);
     double out = in_mode(op, false, a, b, c);
-    fesetround(FE_TONEAREST);
+    round_to(ROUND_NEAREST);
     return out;
 }
 
@@ -96,10 +110,10 @@ float float_op(unsigned op, unsigned mode, float a, float b, float c)
         break;
     default:
         if (mode & ROUND_MASK)
-            fesetround(roundings[mode & ROUND_MASK]);
+            round_to(mode & ROUND_MASK);
         out = (float)in_mode(op, true, a, b, c);
         if (mode & ROUND_MASK)
-            fesetround(FE_TONEAREST);
+            round_to(ROUND_NEAREST);
     }
     out = canonical(flush(out, mode));
     return mode & SAT ? saturate(out) : out;

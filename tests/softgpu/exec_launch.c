@@ -242,6 +242,7 @@ void exec_launch(const struct exec_kernel *kernel, const struct exec_config *con
     launch.shared_bytes = kernel->func->shared_bytes;
     if (config->launch.shared)
         launch.shared_bytes = module->dynamic_offset + config->launch.shared;
+    launch.careful = config->record != NULL;
     order_blocks(&launch, config->seed);
     pthread_mutex_init(&launch.lock, NULL);
     long processors = sysconf(_SC_NPROCESSORS_ONLN);

@@ -41,11 +41,9 @@ static void *global_find(struct lane *lane, uint64_t address, uint32_t size, boo
                    found.size ? "which reaches beyond its allocation" : "which is not allocated");
         return NULL;
     }
-    /* first place: accesses to it come here no more */
-    unsigned first = worker->launch->config->record ? 1 : 0;
-    for (; at > first; at--)
+    for (; at; at--)
         cached[at] = cached[at - 1];
-    cached[first] = found;
+    cached[0] = found;
     if (write && !found.writable) {
         lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "write of %u bytes at 0x%llx, which is read-only",
                    size, (unsigned long long)address);

@@ -24,6 +24,33 @@ static inline float canonical(float value)
     return value == value ? value : nan.f32;
 }
 
+/* flush, min_f32, max_f32 of exec_float.c, and .sat, without a branch. */
+static inline float flushed(float value, unsigned mode)
+{
+    return (mode & FTZ) && fabsf(value) < 0x1p-126f ? copysignf(0, value) : value;
+}
+
+static inline float in_unit(float value, unsigned mode)
+{
+    float cut = value > 0 ? value < 1 ? value : 1.0f : 0.0f; /* NaN: 0 */
+    return mode & SAT ? cut : value;
+}
+
+/* Of two numbers that differ, the smaller; of equal ones (a zero and another) that with a sign. */
+static inline float least(float a, float b)
+{
+    union slot x = {.f32 = a}, y = {.f32 = b}, both = {.u32 = x.u32 | y.u32};
+    float number = a < b ? a : a == b ? both.f32 : b;
+    return a != a ? canonical(b) : b != b ? a : number;
+}
+
+static inline float most(float a, float b)
+{
+    union slot x = {.f32 = a}, y = {.f32 = b}, both = {.u32 = x.u32 & y.u32};
+    float number = a > b ? a : a == b ? both.f32 : b;
+    return a != a ? canonical(b) : b != b ? a : number;
+}
+
 static inline uint32_t double_high(double value)
 {
     union slot bits = {.f64 = value};
