@@ -69,8 +69,9 @@ static int record(const char *path, struct corpus *corpus)
     for (unsigned i = 0; good && i < corpus->count; i++) {
         refused += outcomes[i].status == ROW_REFUSED;
         faults += outcomes[i].status == ROW_FAULT;
-        if (outcomes[i].status == ROW_FAULT)
-            printf("fault: %.90s: %s\n", corpus->rows[i].text, outcomes[i].message);
+        if (outcomes[i].status != ROW_OK)
+            printf("%s: %.300s: %s\n", outcomes[i].status == ROW_FAULT ? "fault" : "refused",
+                   corpus->rows[i].text, outcomes[i].message);
     }
     printf("%s: %u rows: %u refused, %u faults\n", device_name(device), corpus->count, refused,
            faults);

@@ -99,7 +99,8 @@ static void entry(struct text *text, const struct row *row, unsigned number)
     for (unsigned i = 0; i < row->output_count; i++)
         clear(text, row, i);
     size_t length = strlen(row->body);
-    put(text, "{\n%s%s\n}\n", row->body, length && row->body[length - 1] == '}' ? "" : ";");
+    bool closed = length > 3 && !strcmp(row->body + length - 3, "; }"); /* a scope of its own */
+    put(text, "{\n%s%s\n}\n", row->body, closed ? "" : ";");
     unsigned before = 0;
     for (unsigned i = 0; i < row->output_count; i++) {
         store(text, row, i, before);

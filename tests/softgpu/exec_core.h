@@ -95,6 +95,7 @@ struct code {
     union {
         const uint32_t *list; /* slots of a vector; targets of brx, count first */
         const struct call_site *call;
+        const struct matrix *matrix; /* exec_matrix.h */
     };
     const struct ptx_instr *instr;
 };
@@ -277,8 +278,19 @@ bool warp_collect(struct lane *lanes, uint32_t count, bool loose, bool quiet);
 void *memory_at(struct lane *lane, uint64_t address, uint32_t size, bool write);
 /* exec_record.c: into config->record, if the launch has one. */
 void record_touch(const struct launch *launch, uint64_t address, uint32_t size, bool write);
+/* Address in a space of its own, as a generic one. */
+static inline uint64_t generic_address(unsigned space, uint64_t address)
+{
+    return address + (space == PTX_SPACE_shared  ? WINDOW_BASE(WINDOW_SHARED)
+                      : space == PTX_SPACE_local ? WINDOW_BASE(WINDOW_LOCAL)
+                                                 : 0);
+}
 bool slow_atomic(struct lane *lane, union slot *R, const struct code *c);
 bool slow_copy_async(struct lane *lane, union slot *R, const struct code *c);
+/* exec_matrix.c */
+bool matrix_plan(const struct ptx_form *form, struct matrix *plan); /* false: not implemented */
+bool matrix_fits(const struct ptx_form *form, const struct matrix *plan);
+bool matrix_happen(struct lane *lanes, uint32_t present);
 /* exec_call.c */
 bool lane_call(struct lane *lane, const struct code *c);
 void lane_return(struct lane *lane);

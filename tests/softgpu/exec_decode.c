@@ -1,7 +1,7 @@
 /* Decodes a function of the PTX tree to dense code: every operand a slot, every opcode a row or a
  * function, every label a place. What is not implemented becomes X_unsupported: a fault if it is
  * reached, never skipped. */
-#include "exec_core.h"
+#include "exec_matrix.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -513,6 +513,55 @@ static void plain(struct decoder *x, const struct ptx_instr *instr, struct code 
     *emit(x, c.op, instr) = c;
 }
 
+/* Operations on matrices: registers by fragment, an address, a stride. */
+static void matrix(struct decoder *x, const struct ptx_instr *instr)
+{
+    static const uint16_t mods[] = {
+        PTX_MOD_sync,  PTX_MOD_aligned,    PTX_MOD_row,    PTX_MOD_col,   PTX_MOD_satfinite,
+        PTX_MOD_xor,   PTX_MOD_and,        PTX_MOD_popc,   PTX_MOD_a,     PTX_MOD_b,
+        PTX_MOD_c,     PTX_MOD_d,          PTX_MOD_x1,     PTX_MOD_x2,    PTX_MOD_x4,
+        PTX_MOD_trans, PTX_MOD_shared_cta, PTX_MOD_shared, PTX_MOD_global};
+    static const uint8_t order[] = {FRAGMENT_D, FRAGMENT_A, FRAGMENT_B, FRAGMENT_C};
+    const struct ptx_form *form = instr->form;
+    struct matrix *plan = arena_alloc(&x->module->arena, sizeof *plan);
+    struct code c = {.op = X_collective, .instr = instr, .count = 1, .matrix = plan};
+    if (!plan) {
+        x->failed = true;
+        return;
+    }
+    for (unsigned k = 0; k < form->mod_count; k++) {
+        bool known = form->mods[k] >= PTX_MOD_m8n8 && form->mods[k] <= PTX_MOD_m32n8k16;
+        for (unsigned i = 0; i < sizeof mods / sizeof *mods; i++)
+            known |= form->mods[k] == mods[i];
+        x->unsupported |= !known;
+    }
+    if (x->unsupported || !matrix_plan(form, plan)) {
+        x->unsupported = true;
+        return;
+    }
+    unsigned registers = form->op == PTX_OP_stmatrix; /* fragments that have been met */
+    for (unsigned i = 0; i < instr->operand_count; i++) {
+        const struct ptx_operand *o = &instr->operands[i];
+        unsigned fragment =
+            plan->wmma && form->op != PTX_OP_wmma_mma ? plan->fragment : order[registers & 3];
+        if (o->kind == PTX_ADDRESS) {
+            c.kind = (uint8_t)address_of(x, o, form->space, &c);
+        } else if (o->kind == PTX_REG && plan->wmma) {
+            plan->stride = slot_of(x, o, PTX_TYPE_u32);
+        } else if (o->kind == PTX_INT) {
+            plan->stride = slot_of(x, o, PTX_TYPE_u32);
+        } else {
+            const struct ptx_operand one = {.part_count = 1, .parts = (struct ptx_operand *)o};
+            plan->slots[fragment] = list_of(x, o->kind == PTX_VECTOR ? o : &one, PTX_TYPE_b32);
+            plan->counts[fragment] = (uint8_t)(o->kind == PTX_VECTOR ? o->part_count : 1);
+            registers++;
+        }
+    }
+    c.b = constant(x, UINT32_MAX); /* who takes part */
+    x->unsupported |= !matrix_fits(form, plan);
+    *emit(x, c.op, instr) = c;
+}
+
 /* cp.async [shared], [global], bytes {, bytes that are there} */
 static void copy_async(struct decoder *x, const struct ptx_instr *instr)
 {
@@ -647,6 +696,15 @@ static void instruction(struct decoder *x, const struct ptx_instr *instr)
     case PTX_OP_bar_warp_sync:
         x->unsupported |= !collective(&c, instr->form);
         plain(x, instr, c);
+        return;
+    case PTX_OP_mma:
+    case PTX_OP_wmma_load:
+    case PTX_OP_wmma_store:
+    case PTX_OP_wmma_mma:
+    case PTX_OP_ldmatrix:
+    case PTX_OP_stmatrix:
+    case PTX_OP_movmatrix:
+        matrix(x, instr);
         return;
     default:
         operation(x, instr);

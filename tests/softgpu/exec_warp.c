@@ -38,10 +38,10 @@ static uint32_t participants(const struct lane *lanes, uint32_t count, uint32_t 
         const struct lane *other = &lanes[i];
         if (!(mask >> i & 1) || other->state == DONE)
             continue;
-        bool same =
-            other->state == AT_COLLECTIVE && !asks_activity(other) &&
-            (other->pc == self->pc || (loose && other->pc->instr->form == self->pc->instr->form)) &&
-            (mask_of(other) | 1u << i) == (mask_of(self) | 1u << i);
+        bool same = other->state == AT_COLLECTIVE && !asks_activity(other) &&
+                    (other->pc == self->pc || (loose && !self->pc->matrix &&
+                                               other->pc->instr->form == self->pc->instr->form)) &&
+                    (mask_of(other) | 1u << i) == (mask_of(self) | 1u << i);
         if (!same)
             return 0;
         present |= 1u << i;
@@ -175,7 +175,8 @@ static void elect(struct lane *lanes, uint32_t present)
     }
 }
 
-static void happen(struct lane *lanes, uint32_t who, uint32_t present)
+/* False: a fault. */
+static bool happen(struct lane *lanes, uint32_t who, uint32_t present)
 {
     switch (lanes[who].pc->instr->form->op) {
     case PTX_OP_shfl:
@@ -198,6 +199,11 @@ static void happen(struct lane *lanes, uint32_t who, uint32_t present)
             if (present >> i & 1)
                 lanes[i].R[lanes[i].pc->d].u64 = present;
         break;
+    case PTX_OP_bar_warp_sync:
+        break;
+    default:
+        if (!matrix_happen(lanes, present))
+            return false;
     }
     for (uint32_t i = 0; i < WARP; i++) {
         if (!(present >> i & 1))
@@ -205,6 +211,7 @@ static void happen(struct lane *lanes, uint32_t who, uint32_t present)
         lanes[i].pc++;
         lanes[i].state = READY;
     }
+    return true;
 }
 
 /* Lanes that wait at the same activemask as `index`. */
@@ -224,9 +231,7 @@ bool warp_collect(struct lane *lanes, uint32_t count, bool loose, bool quiet)
         if (lanes[i].state != AT_COLLECTIVE || asks_activity(&lanes[i]))
             continue;
         uint32_t present = participants(lanes, count, i, loose);
-        if (present)
-            happen(lanes, i, present);
-        any |= present != 0;
+        any |= present && happen(lanes, i, present);
     }
     if (any || !quiet)
         return any;
@@ -234,8 +239,7 @@ bool warp_collect(struct lane *lanes, uint32_t count, bool loose, bool quiet)
     for (uint32_t i = 0; i < count; i++) {
         if (lanes[i].state != AT_COLLECTIVE || !asks_activity(&lanes[i]))
             continue;
-        happen(lanes, i, active_with(lanes, count, i));
-        return true;
+        return happen(lanes, i, active_with(lanes, count, i));
     }
     return false;
 }
