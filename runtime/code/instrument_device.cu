@@ -66,7 +66,7 @@ struct thread {
     u32 fence, fence_warp, block_fence, block_fence_warp;
     u64 local_low, local_high;
     u32 shared_low, shared_high;
-    u64 pad;
+    u32 mask, pad; /* of the last bar.warp.sync of a part of the warp */
 };
 
 #define FUNC extern "C" __device__ __noinline__
@@ -266,39 +266,51 @@ FUNC void kgi_begin(u64 thread)
 
 /* ---- races ---------------------------------------------------------------------------------- */
 
-/* Who accessed, when: block 22 bits, thread 10, epoch 16 (barriers passed, from 1), warp epoch 6
- * (bar.warp.sync since then), and 10 bits of its own: of a writer ATOM and a hash of the value, of
- * a reader MANY_*. Counts stop at their largest value; accesses there are taken for ordered. */
-enum { TAG_ATOM = 0x200, TAG_HASH = 0x1ff, MANY_LANES = 1, MANY_WARPS = 2 };
-enum { LAST_EPOCH = 0xffff, LAST_WARP_EPOCH = 63, LAST_TIME = 0xffffff };
+/* Who accessed, when: block 20 bits, thread 10, epoch 12 (barriers passed, from 1), and since then
+ * bar.warp.syncs of the whole warp 6 and, since those, of a part 4; and 12 bits of its own: of a
+ * writer ATOM and a hash of the value, of a reader MANY_*. Counts stop at their largest value:
+ * accesses there are taken for ordered. */
+enum { TAG_ATOM = 0x800, TAG_HASH = 0x7ff, MANY_LANES = 1, MANY_WARPS = 2 };
+enum { LAST_EPOCH = 0xfff, LAST_FULL = 63 << 4, LAST_PART = 15, LAST_TIME = 0xffffff };
 
 static __device__ __forceinline__ u32 tag_block(u64 tag)
 {
-    return (u32)(tag >> 42);
+    return (u32)(tag >> 44);
 }
 
 static __device__ __forceinline__ u32 tag_thread(u64 tag)
 {
-    return (u32)(tag >> 32) & 1023;
+    return (u32)(tag >> 34) & 1023;
 }
 
 static __device__ __forceinline__ u32 tag_epoch(u64 tag)
 {
-    return (u32)tag >> 16;
+    return (u32)(tag >> 22) & LAST_EPOCH;
 }
 
 static __device__ __forceinline__ u32 tag_warp_epoch(u64 tag)
 {
-    return (u32)tag >> 10 & 63;
+    return (u32)tag >> 12 & 1023;
 }
 
 static __device__ __forceinline__ u64 tag_of(const struct thread *t)
 {
-    return (u64)block_number() << 42 | (u64)thread_number() << 32 | t->epoch << 16 |
-           t->warp_epoch << 10;
+    return (u64)block_number() << 44 | (u64)thread_number() << 34 | (u64)t->epoch << 22 |
+           t->warp_epoch << 12;
 }
 
-/* A publication: time 24 bits, epoch of the fence 16, thread 10, warp epoch of the fence 6, valid,
+/* Of two lanes of one warp: whether a bar.warp.sync in which both took part lies between. Whom a
+ * synchronization of a part joined, the later one's mask tells. */
+static __device__ __forceinline__ bool warp_ordered(u64 tag, u64 me, u32 mask)
+{
+    u32 theirs = tag_warp_epoch(tag), mine = tag_warp_epoch(me);
+    if ((theirs ^ mine) & LAST_FULL || (mine & LAST_FULL) == LAST_FULL)
+        return true;
+    return (theirs != mine || (mine & LAST_PART) == LAST_PART) &&
+           mask >> (tag_thread(tag) & 31) & 1;
+}
+
+/* A publication: time 24 bits, epoch of the fence 12, thread 10, warp epoch of the fence 10, valid,
  * and whether a barrier lies between fence and atomic, and whether the fence is of the block only.
  */
 enum { PUB_AFTER = 1, PUB_BLOCK = 2, PUB_VALID = 4 };
@@ -306,11 +318,11 @@ enum { PUB_AFTER = 1, PUB_BLOCK = 2, PUB_VALID = 4 };
 /* Whether publication p covers what tag did. */
 static __device__ __forceinline__ bool covers(u64 p, u64 tag)
 {
-    u32 epoch = (u32)(p >> 24) & 0xffff, thread = (u32)(p >> 14) & 1023;
+    u32 epoch = (u32)(p >> 28) & LAST_EPOCH, thread = (u32)(p >> 18) & 1023;
     if (epoch != tag_epoch(tag))
         return epoch > tag_epoch(tag);
     return (p & PUB_AFTER) || thread == tag_thread(tag) ||
-           (thread >> 5 == tag_thread(tag) >> 5 && tag_warp_epoch(tag) < ((u32)p >> 8 & 63));
+           (thread >> 5 == tag_thread(tag) >> 5 && tag_warp_epoch(tag) < ((u32)p >> 8 & 1023));
 }
 
 /* Whether the block of tag published what tag did before this thread last acquired. A ring that has
@@ -336,29 +348,28 @@ FUNC u32 kgi_published(u64 tag, u32 acquired, u32 same_block)
 }
 
 /* Whether what tag did happens before what this thread does now, or is its own. */
-static __device__ __forceinline__ bool ordered(u64 tag, u64 me, u32 acquired, bool shared)
+static __device__ __forceinline__ bool ordered(u64 tag, u64 me, const struct thread *t, bool shared)
 {
     if (tag_block(tag) != tag_block(me))
-        return shared || kgi_published(tag, acquired, 0);
+        return shared || kgi_published(tag, t->acquired, 0);
     if (tag_epoch(tag) != tag_epoch(me) || tag_epoch(me) == LAST_EPOCH ||
         tag_thread(tag) == tag_thread(me))
         return true;
-    if (tag_thread(tag) >> 5 == tag_thread(me) >> 5 &&
-        (tag_warp_epoch(tag) != tag_warp_epoch(me) || tag_warp_epoch(me) == LAST_WARP_EPOCH))
+    if (tag_thread(tag) >> 5 == tag_thread(me) >> 5 && warp_ordered(tag, me, t->mask))
         return true;
-    return kgi_published(tag, acquired, 1);
+    return kgi_published(tag, t->acquired, 1);
 }
 
 /* The same of a reader's tag, which may stand for several threads of its block. */
-static __device__ __forceinline__ bool readers_ordered(u64 tag, u64 me, u32 acquired, bool shared)
+static __device__ __forceinline__ bool readers_ordered(u64 tag, u64 me, const struct thread *t,
+                                                       bool shared)
 {
     u32 many = (u32)tag & (MANY_LANES | MANY_WARPS);
     if (!many || tag_block(tag) != tag_block(me) || tag_epoch(tag) != tag_epoch(me) ||
         tag_epoch(me) == LAST_EPOCH)
-        return ordered(tag, me, acquired, shared);
-    bool same_warp = tag_thread(tag) >> 5 == tag_thread(me) >> 5;
-    return !(many & MANY_WARPS) && same_warp &&
-           (tag_warp_epoch(tag) != tag_warp_epoch(me) || tag_warp_epoch(me) == LAST_WARP_EPOCH);
+        return ordered(tag, me, t, shared);
+    return !(many & MANY_WARPS) && tag_thread(tag) >> 5 == tag_thread(me) >> 5 &&
+           warp_ordered(tag, me, t->mask);
 }
 
 static __device__ void conflict(u32 kind, u64 address, u32 info, u32 line, u64 tag, u32 other_line)
@@ -368,25 +379,24 @@ static __device__ void conflict(u32 kind, u64 address, u32 info, u32 line, u64 t
 }
 
 /* The reader's tag that stands for old and me, or 0: old does already. */
-static __device__ __forceinline__ u64 merge(u64 old, u64 me, u32 acquired, bool shared)
+static __device__ __forceinline__ u64 merge(u64 old, u64 me, const struct thread *t, bool shared)
 {
     if (!old || tag_block(old) != tag_block(me) || tag_epoch(old) != tag_epoch(me))
         return me;
     if (old & MANY_WARPS)
         return 0;
-    if (tag_thread(old) >> 5 == tag_thread(me) >> 5) {
-        if (tag_warp_epoch(old) == tag_warp_epoch(me)) {
-            if (old & MANY_LANES || tag_thread(old) == tag_thread(me))
-                return 0;
-            return ordered(old, me, acquired, shared) ? me : old | MANY_LANES;
-        }
+    if (tag_thread(old) >> 5 != tag_thread(me) >> 5)
+        return ordered(old, me, t, shared) ? me : old | MANY_WARPS;
+    bool same = tag_warp_epoch(old) == tag_warp_epoch(me);
+    if (same && (old & MANY_LANES || tag_thread(old) == tag_thread(me)))
+        return 0;
+    if (tag_thread(old) == tag_thread(me) && !(old & MANY_LANES))
         return me;
-    }
-    return ordered(old, me, acquired, shared) ? me : old | MANY_WARPS;
+    return readers_ordered(old, me, t, shared) ? me : me | MANY_LANES;
 }
 
 static __device__ __forceinline__ void note_reader(struct cell *cell, u64 me, u32 line,
-                                                   u32 acquired, bool shared)
+                                                   const struct thread *t, bool shared)
 {
     u64 old = *(volatile u64 *)&cell->readers[0];
     for (;;) {
@@ -395,7 +405,7 @@ static __device__ __forceinline__ void note_reader(struct cell *cell, u64 me, u3
         if (foreign && !shared && *(volatile u64 *)&cell->readers[1] &&
             !*(volatile u32 *)kgi_state.clock)
             return;
-        u64 next = merge(old, me, acquired, shared);
+        u64 next = merge(old, me, t, shared);
         if (!next || next == old)
             return;
         u64 seen = atomicCAS(&cell->readers[0], old, next);
@@ -414,9 +424,9 @@ static __device__ __forceinline__ void cell_read(struct cell *cell, const struct
 {
     u64 me = tag_of(t);
     if (!(info & STRONG))
-        note_reader(cell, me, line, t->acquired, shared);
+        note_reader(cell, me, line, t, shared);
     u64 w = *(volatile u64 *)&cell->writer;
-    if (w && !(info & STRONG && w & TAG_ATOM) && !ordered(w, me, t->acquired, shared))
+    if (w && !(info & STRONG && w & TAG_ATOM) && !ordered(w, me, t, shared))
         conflict(RAW, address, info, line, w, *(volatile u32 *)&cell->write_line);
 }
 
@@ -427,11 +437,15 @@ static __device__ __forceinline__ void cell_write(struct cell *cell, const struc
     u64 me = tag_of(t);
     bool atom = info & (ATOMIC | STRONG);
     u32 mixed = value * 0x9e3779b1u;
-    u64 own = me | (atom ? (u32)TAG_ATOM : mixed >> 23);
+    u64 own = me | (atom ? (u32)TAG_ATOM : mixed >> 21);
+    /* a thread's atomic does not hide its plain write before it */
+    u64 last = atom ? *(volatile u64 *)&cell->writer : 0;
+    if (last && !(last & TAG_ATOM) && (last >> 22) == (me >> 22))
+        own = me;
     u64 w = atomicExch(&cell->writer, own);
     u32 other = *(volatile u32 *)&cell->write_line;
     *(volatile u32 *)&cell->write_line = line;
-    if (w && !(atom && w & TAG_ATOM) && !ordered(w, me, t->acquired, shared)) {
+    if (w && !(atom && w & TAG_ATOM) && !ordered(w, me, t, shared)) {
         if (!atom && !(w & TAG_ATOM) && ((w ^ own) & TAG_HASH) == 0)
             kgi_state.reports->same_value = 1;
         else
@@ -441,7 +455,7 @@ static __device__ __forceinline__ void cell_write(struct cell *cell, const struc
         u64 r = *(volatile u64 *)&cell->readers[i];
         if (!r)
             continue;
-        if (!readers_ordered(r, me, t->acquired, shared))
+        if (!readers_ordered(r, me, t, shared))
             conflict(WAR, address, info, line, r, *(volatile u32 *)&cell->read_line);
         *(volatile u64 *)&cell->readers[i] = 0; /* ordered before this write, or reported */
     }
@@ -469,7 +483,7 @@ static __device__ void publish(struct thread *t, bool release)
         flags |= PUB_AFTER;
     struct block *b = &kgi_state.blocks[block_number() % kgi_state.block_count];
     *(volatile u64 *)&b->ring[atomicAdd(&b->count, 1) % RING] =
-        (u64)time << 40 | (u64)fence << 24 | thread_number() << 14 | warp_epoch << 8 | flags;
+        (u64)time << 40 | (u64)fence << 28 | (u64)thread_number() << 18 | warp_epoch << 8 | flags;
     __threadfence();
 }
 
@@ -535,15 +549,24 @@ FUNC void kgi_barrier(u64 thread)
 {
     struct thread *t = (struct thread *)thread;
     t->epoch += t->epoch < LAST_EPOCH;
-    t->warp_epoch = 0;
+    t->warp_epoch = t->mask = 0;
     later(t);
 }
 
 /* After bar.warp.sync. */
-FUNC void kgi_warp(u64 thread)
+FUNC void kgi_warp(u64 thread, u32 mask)
 {
     struct thread *t = (struct thread *)thread;
-    t->warp_epoch += t->warp_epoch < LAST_WARP_EPOCH;
+    u32 threads = blockDim.x * blockDim.y * blockDim.z, first = thread_number() & ~31u;
+    u32 all = threads - first >= 32 ? ~0u : (1u << (threads - first)) - 1;
+    if ((mask & all) == all) {
+        t->warp_epoch =
+            (t->warp_epoch & LAST_FULL) == LAST_FULL ? LAST_FULL : (t->warp_epoch | LAST_PART) + 1;
+        t->mask = 0;
+    } else {
+        t->warp_epoch += (t->warp_epoch & LAST_PART) < LAST_PART;
+        t->mask = t->mask && t->mask != mask ? t->mask & mask : mask;
+    }
     later(t);
 }
 

@@ -81,8 +81,14 @@ static bool rewrite_warp_barrier(struct rewriting *work, const struct ptx_instr 
 {
     if (!wants(work, INSTRUMENT_RACES))
         return false;
+    const struct ptx_operand *mask = instr->operands;
+    if (instr->operand_count != 1 || (mask->kind != PTX_INT && mask->kind != PTX_REG)) {
+        refuse(work, instr, "%s in an unusual form", instr->form->text);
+        return false;
+    }
     write_original(work, instr);
-    fprintf(work->to, "\n %scall kgi_warp, (%%kgi_t);", guard_text(work, instr));
+    fprintf(work->to, "\n %scall kgi_warp, (%%kgi_t, %.*s);", guard_text(work, instr),
+            (int)(mask->end - mask->begin), work->source + mask->begin);
     return true;
 }
 
