@@ -541,6 +541,13 @@ kg_status cuda_open(const struct kg_capture *capture, const struct replay_reques
     return KG_OK;
 }
 
+void cuda_code(const struct replay_device *device, enum side side, void **module, void **function)
+{
+    const struct cuda *cuda = (const struct cuda *)device;
+    *module = cuda->modules[side];
+    *function = cuda->functions[side];
+}
+
 /* The driver's own objects go with the process. The original's module may still look at `image`:
  * nothing is launched after this. */
 void cuda_close(struct replay_device *device)
