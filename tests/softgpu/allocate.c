@@ -1,7 +1,7 @@
 /* Allocation calls: device, pitched, managed, pinned host memory, stream-ordered, pools. Managed
  * memory is device memory, for the host may touch every device address here. A pool is a name with
  * a threshold: its memory comes from where all comes from. */
-#include "soft.h"
+#include "graph.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -11,6 +11,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     struct context *context;
     uint64_t address;
     CUresult result = context_enter(&context);
+    if (result == CUDA_SUCCESS)
+        result = capture_unsafe();
     if (result == CUDA_SUCCESS && !dptr)
         return CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
@@ -40,6 +42,8 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
     struct context *context;
     uint64_t address;
     CUresult result = context_enter(&context);
+    if (result == CUDA_SUCCESS)
+        result = capture_unsafe();
     if (result != CUDA_SUCCESS)
         return result;
     if (!dptr || !(flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST))
@@ -55,6 +59,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     struct context *context;
     CUresult result = context_enter(&context);
+    if (result == CUDA_SUCCESS)
+        result = capture_unsafe();
     if (result != CUDA_SUCCESS || !dptr)
         return result;
     struct memory_block block;
@@ -101,6 +107,8 @@ CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
     struct context *context;
     CUresult result = context_enter(&context);
+    if (result == CUDA_SUCCESS)
+        result = capture_unsafe();
     if (result != CUDA_SUCCESS)
         return result;
     if (!pp || !bytesize || bytesize > ((size_t)1 << 46) ||
@@ -136,6 +144,8 @@ CUresult cuMemFreeHost(void *p)
     struct context *context;
     struct memory_block block;
     CUresult result = context_enter(&context);
+    if (result == CUDA_SUCCESS)
+        result = capture_unsafe();
     if (result != CUDA_SUCCESS || !p)
         return result;
     if (!memory_find((uintptr_t)p, &block) || block.base != (uintptr_t)p)
@@ -152,6 +162,8 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
     struct context *context;
     CUresult result = context_enter(&context);
+    if (result == CUDA_SUCCESS)
+        result = capture_unsafe();
     if (result != CUDA_SUCCESS)
         return result;
     if (!p || !bytesize || memory_is_device_address((uintptr_t)p))
@@ -175,6 +187,8 @@ CUresult cuMemHostUnregister(void *p)
 {
     struct context *context;
     CUresult result = context_enter(&context);
+    if (result == CUDA_SUCCESS)
+        result = capture_unsafe();
     if (result == CUDA_SUCCESS)
         result = context_drain(context);
     if (result != CUDA_SUCCESS)

@@ -1,7 +1,7 @@
 /* Contexts: the primary one, those that a program creates, and each thread's stack of current ones.
  * A context that dies takes its work, memory, modules, streams and events with it; its structure
  * stays, so that a thread that still has it current is told so. */
-#include "soft.h"
+#include "graph.h"
 
 #include <stdlib.h>
 
@@ -27,6 +27,11 @@ struct context *context_here(void)
 {
     struct context *context = context_current();
     return context && context->alive ? context : &primaries[0];
+}
+
+struct context *contexts_all(void)
+{
+    return contexts;
 }
 
 struct context *contexts_first(void)
@@ -113,6 +118,7 @@ static void end(struct context *context)
     struct module *modules = context->modules;
     context->modules = NULL;
     soft_unlock();
+    capture_sweep();
     while (modules) {
         struct module *module = modules;
         modules = module->next;
@@ -398,6 +404,8 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
     struct context *context;
     CUresult result = context_of(ctx, &context);
+    if (result == CUDA_SUCCESS)
+        result = capture_forbids_context(context);
     return result == CUDA_SUCCESS ? context_drain(context) : result;
 }
 

@@ -1,27 +1,14 @@
 /* Copies and fills. Each becomes one operation of a stream; the calls that are not named Async wait
  * for it. As on hardware, an asynchronous copy out of pageable host memory has read it before the
  * call returns, and one into pageable memory has written it. Arrays are not there. */
-#include "soft.h"
+#include "graph.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* One side of a copy: rows of `width` bytes in slices of rows. */
-struct side {
-    uint64_t address;
-    uint64_t pitch, slice; /* bytes from row to row, from slice to slice */
-    bool pageable;         /* host memory the driver knows nothing of */
-    bool host;
-};
+#include <time.h>
 
 /* What the name of a call says of the sides. */
 enum { TO_DEVICE = 1, FROM_DEVICE = 2 };
-
-struct copy {
-    struct side to, from;
-    uint64_t width, height, depth;
-    unsigned promise;
-};
 
 struct copy_op {
     struct op op;
@@ -54,9 +41,19 @@ static bool reachable(const struct copy *copy)
             memory_covers(copy->from.address, span(&copy->from, copy), false));
 }
 
+/* The time that SOFTGPU_FAULT=slow asks for, on the model's clock and on the wall's. */
+static void dawdle(struct op *op)
+{
+    uint64_t left = soft_slowness();
+    op->cost += left * 1000000000;
+    for (; left && !__atomic_load_n(&soft_cancel, __ATOMIC_RELAXED); left--)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
 static CUresult copy_run(struct op *op)
 {
     struct copy_op *self = (struct copy_op *)op;
+    dawdle(op);
     if (!reachable(&self->copy))
         return CUDA_ERROR_ILLEGAL_ADDRESS; /* freed since it was asked for */
     copy_rows(&self->copy);
@@ -100,36 +97,60 @@ static bool stage(struct copy_op *op)
     return true;
 }
 
+CUresult copy_check(struct copy *copy)
+{
+    CUresult result = resolve(&copy->to, span(&copy->to, copy));
+    if (result == CUDA_SUCCESS)
+        result = resolve(&copy->from, span(&copy->from, copy));
+    if (result != CUDA_SUCCESS || !reachable(copy) ||
+        ((copy->promise & TO_DEVICE) && copy->to.pageable) ||
+        ((copy->promise & FROM_DEVICE) && copy->from.pageable))
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+CUresult copy_make(const struct copy *checked, struct op **out)
+{
+    struct copy_op *op = op_create(sizeof *op);
+    if (!op)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    op->copy = *checked;
+    op->op.run = copy_run;
+    op->op.drop = copy_drop;
+    op->op.cost = clock_of_bytes(checked->width * checked->height * checked->depth,
+                                 checked->to.host || checked->from.host);
+    *out = &op->op;
+    return CUDA_SUCCESS;
+}
+
+/* A synchronous call is refused where streams are captured: it would have to wait. */
 static CUresult copy(const struct copy *asked, CUstream handle, bool per_thread, bool wait)
 {
     struct context *context;
     struct stream *stream;
+    struct capture *capture;
     struct copy checked = *asked;
     CUresult result = context_enter(&context);
     if (result == CUDA_SUCCESS)
         result = stream_of(context, handle, per_thread, &stream);
+    if (result == CUDA_SUCCESS)
+        result = wait ? capture_forbids(stream) : capture_of(stream, &capture);
     if (result != CUDA_SUCCESS || !checked.width || !checked.height || !checked.depth)
         return result;
-    result = resolve(&checked.to, span(&checked.to, &checked));
-    if (result == CUDA_SUCCESS)
-        result = resolve(&checked.from, span(&checked.from, &checked));
-    if (result != CUDA_SUCCESS || !reachable(&checked) ||
-        ((checked.promise & TO_DEVICE) && checked.to.pageable) ||
-        ((checked.promise & FROM_DEVICE) && checked.from.pageable))
-        return CUDA_ERROR_INVALID_VALUE;
-    struct copy_op *op = op_create(sizeof *op);
-    if (!op)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    op->copy = checked;
-    if (!wait && checked.from.pageable && !stage(op)) {
-        op_release(&op->op);
+    result = copy_check(&checked);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!wait && capture)
+        return capture_copy(stream, &checked);
+    struct op *op;
+    result = copy_make(&checked, &op);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!wait && checked.from.pageable && !stage((struct copy_op *)op)) {
+        op_discard(op);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    op->op.run = copy_run;
-    op->op.drop = copy_drop;
-    op->op.cost = clock_of_bytes(checked.width * checked.height * checked.depth,
-                                 checked.to.host || checked.from.host);
-    return op_submit(stream, &op->op, wait || checked.to.pageable);
+    return op_submit(stream, op, wait || checked.to.pageable);
 }
 
 static CUresult copy_line(uint64_t to, uint64_t from, size_t size, unsigned promise,
@@ -173,41 +194,84 @@ static CUresult copy_plane(const CUDA_MEMCPY2D *p, CUstream stream, bool per_thr
     return result == CUDA_SUCCESS ? copy(&made, stream, per_thread, wait) : result;
 }
 
-static CUresult copy_box(const CUDA_MEMCPY3D *p, CUstream stream, bool per_thread, bool wait)
+CUresult copy_of(const CUDA_MEMCPY3D *p, struct copy *out)
 {
-    struct copy made = {0};
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
-    made.width = p->WidthInBytes;
-    made.height = p->Height;
-    made.depth = p->Depth;
+    *out = (struct copy){.width = p->WidthInBytes, .height = p->Height, .depth = p->Depth};
+    if (p->srcLOD || p->dstLOD)
+        return CUDA_ERROR_INVALID_VALUE;
     CUresult result = side_of(p->dstMemoryType, p->dstDevice, p->dstHost, p->dstXInBytes, p->dstY,
-                              p->dstZ, p->dstPitch ? p->dstPitch : made.width,
-                              p->dstHeight ? p->dstHeight : made.height, &made.to);
-    if (result == CUDA_SUCCESS)
-        result = side_of(p->srcMemoryType, p->srcDevice, p->srcHost, p->srcXInBytes, p->srcY,
-                         p->srcZ, p->srcPitch ? p->srcPitch : made.width,
-                         p->srcHeight ? p->srcHeight : made.height, &made.from);
+                              p->dstZ, p->dstPitch ? p->dstPitch : out->width,
+                              p->dstHeight ? p->dstHeight : out->height, &out->to);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return side_of(p->srcMemoryType, p->srcDevice, p->srcHost, p->srcXInBytes, p->srcY, p->srcZ,
+                   p->srcPitch ? p->srcPitch : out->width,
+                   p->srcHeight ? p->srcHeight : out->height, &out->from);
+}
+
+static CUresult copy_box(const CUDA_MEMCPY3D *p, CUstream stream, bool per_thread, bool wait)
+{
+    struct copy made;
+    CUresult result = copy_of(p, &made);
     return result == CUDA_SUCCESS ? copy(&made, stream, per_thread, wait) : result;
+}
+
+/* Contexts need no naming: one address space holds all devices. */
+static CUresult copy_peer(const CUDA_MEMCPY3D_PEER *p, CUstream stream, bool per_thread, bool wait)
+{
+    if (!p)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUDA_MEMCPY3D same = {.srcXInBytes = p->srcXInBytes,
+                          .srcY = p->srcY,
+                          .srcZ = p->srcZ,
+                          .srcLOD = p->srcLOD,
+                          .srcMemoryType = p->srcMemoryType,
+                          .srcHost = p->srcHost,
+                          .srcDevice = p->srcDevice,
+                          .srcPitch = p->srcPitch,
+                          .srcHeight = p->srcHeight,
+                          .dstXInBytes = p->dstXInBytes,
+                          .dstY = p->dstY,
+                          .dstZ = p->dstZ,
+                          .dstLOD = p->dstLOD,
+                          .dstMemoryType = p->dstMemoryType,
+                          .dstHost = p->dstHost,
+                          .dstDevice = p->dstDevice,
+                          .dstPitch = p->dstPitch,
+                          .dstHeight = p->dstHeight,
+                          .WidthInBytes = p->WidthInBytes,
+                          .Height = p->Height,
+                          .Depth = p->Depth};
+    return copy_box(&same, stream, per_thread, wait);
+}
+
+static CUresult copy_between(uint64_t to, CUcontext to_context, uint64_t from,
+                             CUcontext from_context, size_t size, CUstream stream, bool per_thread,
+                             bool wait)
+{
+    if (handle_kind_of(to_context) != HANDLE_CONTEXT ||
+        handle_kind_of(from_context) != HANDLE_CONTEXT)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return copy_line(to, from, size, 0, stream, per_thread, wait);
 }
 
 /* ---- fills ---- */
 
 struct fill_op {
     struct op op;
-    uint64_t address, pitch, width, height; /* width: elements */
-    uint32_t value;
-    unsigned element; /* bytes */
+    struct fill fill;
 };
 
-static uint64_t fill_span(const struct fill_op *fill)
+static uint64_t fill_span(const struct fill *fill)
 {
     return (fill->height - 1) * fill->pitch + fill->width * fill->element;
 }
 
 static CUresult fill_run(struct op *op)
 {
-    struct fill_op *fill = (struct fill_op *)op;
+    const struct fill *fill = &((struct fill_op *)op)->fill;
     if (!memory_covers(fill->address, fill_span(fill), true))
         return CUDA_ERROR_ILLEGAL_ADDRESS; /* freed since it was asked for */
     for (uint64_t y = 0; y < fill->height; y++) {
@@ -221,50 +285,61 @@ static CUresult fill_run(struct op *op)
     return CUDA_SUCCESS;
 }
 
-static CUresult fill(const struct fill_op *asked, CUstream handle, bool per_thread, bool wait)
+CUresult fill_check(const struct fill *fill)
 {
-    struct context *context;
-    struct stream *stream;
-    CUresult result = context_enter(&context);
-    if (result == CUDA_SUCCESS)
-        result = stream_of(context, handle, per_thread, &stream);
-    if (result != CUDA_SUCCESS || !asked->width || !asked->height)
-        return result;
-    if (asked->address % asked->element || asked->width > (uint64_t)1 << 42 ||
-        !memory_covers(asked->address, fill_span(asked), true))
+    const uint64_t most = (uint64_t)1 << 42;
+    if (fill->address % fill->element || fill->width > most || fill->height > most ||
+        (fill->height > 1 && (fill->pitch < fill->width * fill->element || fill->pitch > most ||
+                              fill->pitch % fill->element)) ||
+        !memory_covers(fill->address, fill_span(fill), true))
         return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+CUresult fill_make(const struct fill *checked, struct op **out)
+{
     struct fill_op *op = op_create(sizeof *op);
     if (!op)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *op = *asked;
-    op->op =
-        (struct op){.references = 1,
-                    .run = fill_run,
-                    .cost = clock_of_bytes(asked->width * asked->height * asked->element, false)};
-    return op_submit(stream, &op->op, wait);
+    op->fill = *checked;
+    op->op.run = fill_run;
+    op->op.cost = clock_of_bytes(checked->width * checked->height * checked->element, false);
+    *out = &op->op;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fill(const struct fill *asked, CUstream handle, bool per_thread, bool wait)
+{
+    struct context *context;
+    struct stream *stream;
+    struct capture *capture;
+    CUresult result = context_enter(&context);
+    if (result == CUDA_SUCCESS)
+        result = stream_of(context, handle, per_thread, &stream);
+    if (result == CUDA_SUCCESS)
+        result = wait ? capture_forbids(stream) : capture_of(stream, &capture);
+    if (result != CUDA_SUCCESS || !asked->width || !asked->height)
+        return result;
+    result = fill_check(asked);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!wait && capture)
+        return capture_fill(stream, asked);
+    struct op *op;
+    result = fill_make(asked, &op);
+    return result == CUDA_SUCCESS ? op_submit(stream, op, wait) : result;
 }
 
 static CUresult fill_line(uint64_t to, uint32_t value, unsigned element, size_t count,
                           CUstream stream, bool per_thread, bool wait)
 {
-    return fill(
-        &(struct fill_op){
-            .address = to, .width = count, .height = 1, .value = value, .element = element},
-        stream, per_thread, wait);
+    return fill(&(struct fill){to, 0, count, 1, value, element}, stream, per_thread, wait);
 }
 
-static CUresult fill_plane(uint64_t to, size_t pitch, uint32_t value, size_t width, size_t height,
-                           bool per_thread)
+static CUresult fill_plane(uint64_t to, size_t pitch, uint32_t value, unsigned element,
+                           size_t width, size_t height, CUstream stream, bool per_thread, bool wait)
 {
-    if (height > 1 && pitch < width)
-        return CUDA_ERROR_INVALID_VALUE;
-    return fill(&(struct fill_op){.address = to,
-                                  .pitch = pitch,
-                                  .width = width,
-                                  .height = height,
-                                  .value = value,
-                                  .element = 1},
-                NULL, per_thread, true);
+    return fill(&(struct fill){to, pitch, width, height, value, element}, stream, per_thread, wait);
 }
 
 /* ---- the calls --------------------------------------------------------------------------------
@@ -277,7 +352,14 @@ CALL(cuMemcpyAsync, _ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, 
 CALL(cuMemcpyPeer, _ptds,
      (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
       size_t ByteCount),
-     copy_line(dstDevice, srcDevice, ByteCount, 0, NULL, own, true))
+     copy_between(dstDevice, dstContext, srcDevice, srcContext, ByteCount, NULL, own, true))
+CALL(cuMemcpyPeerAsync, _ptsz,
+     (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
+      size_t ByteCount, CUstream hStream),
+     copy_between(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, own, false))
+CALL(cuMemcpy3DPeer, _ptds, (const CUDA_MEMCPY3D_PEER *pCopy), copy_peer(pCopy, NULL, own, true))
+CALL(cuMemcpy3DPeerAsync, _ptsz, (const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream),
+     copy_peer(pCopy, hStream, own, false))
 CALL(cuMemcpyHtoD_v2, _ptds, (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount),
      copy_line(dstDevice, (uintptr_t)srcHost, ByteCount, TO_DEVICE, NULL, own, true))
 CALL(cuMemcpyDtoH_v2, _ptds, (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount),
@@ -314,6 +396,15 @@ CALL(cuMemsetD16Async, _ptsz,
      fill_line(dstDevice, us, 2, N, hStream, own, false))
 CALL(cuMemsetD32Async, _ptsz, (CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream),
      fill_line(dstDevice, ui, 4, N, hStream, own, false))
-CALL(cuMemsetD2D8_v2, _ptds,
-     (CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height),
-     fill_plane(dstDevice, dstPitch, uc, Width, Height, own))
+
+#define FILL_PLANES(bits, type, element)                                                           \
+    CALL(cuMemsetD2D##bits##_v2, _ptds,                                                            \
+         (CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width, size_t Height),        \
+         fill_plane(dstDevice, dstPitch, value, element, Width, Height, NULL, own, true))          \
+    CALL(cuMemsetD2D##bits##Async, _ptsz,                                                          \
+         (CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width, size_t Height,         \
+          CUstream hStream),                                                                       \
+         fill_plane(dstDevice, dstPitch, value, element, Width, Height, hStream, own, false))
+FILL_PLANES(8, unsigned char, 1)
+FILL_PLANES(16, unsigned short, 2)
+FILL_PLANES(32, unsigned int, 4)

@@ -1,6 +1,6 @@
 /* Events: each holds the operation that its last record queued; done when that is done, at the
  * model time at which it ended. */
-#include "soft.h"
+#include "graph.h"
 
 #include <stdlib.h>
 
@@ -8,6 +8,7 @@ struct event {
     struct context *context;
     unsigned flags;
     struct op *op; /* NULL: never recorded, which counts as done */
+    struct event_mark mark;
     struct event *next;
 };
 
@@ -47,6 +48,7 @@ static void forget(struct event *event)
     *link = event->next;
     handle_remove(event);
     op_release(event->op);
+    free(event->mark.nodes);
     free(event);
 }
 
@@ -84,6 +86,52 @@ CUresult event_order(struct op *op, CUevent handle)
     return CUDA_SUCCESS;
 }
 
+struct event_mark *event_mark(CUevent handle)
+{
+    struct event *event = event_of(handle);
+    return event ? &event->mark : NULL;
+}
+
+bool event_recorded(CUevent handle)
+{
+    const struct event *event = event_of(handle);
+    return event && event->op;
+}
+
+bool event_captured(CUevent handle)
+{
+    soft_lock();
+    const struct event *event = event_of(handle);
+    bool captured = event && event->mark.capture;
+    soft_unlock();
+    return captured;
+}
+
+/* The event waits for op from now on. Caller holds the lock. */
+static void hold(struct event *event, struct op *op)
+{
+    op->references++;
+    op_release(event->op);
+    event->op = op;
+    event->mark.capture = 0;
+}
+
+CUresult event_promise(CUevent handle, struct stream *stream, struct op **out)
+{
+    struct op *op = op_create(sizeof *op);
+    struct event *event = event_of(handle);
+    if (!op || !event) {
+        free(op);
+        return op ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    op->stream = stream;
+    soft_lock();
+    hold(event, op);
+    soft_unlock();
+    *out = op;
+    return CUDA_SUCCESS;
+}
+
 /* flags: CU_EVENT_RECORD_EXTERNAL means something under capture only. */
 static CUresult record(CUevent handle, CUstream stream_handle, unsigned flags, bool per_thread)
 {
@@ -99,13 +147,17 @@ static CUresult record(CUevent handle, CUstream stream_handle, unsigned flags, b
         return CUDA_ERROR_INVALID_HANDLE;
     if (flags > CU_EVENT_RECORD_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
+    struct capture *capture;
+    result = capture_of(stream, &capture);
+    if (result == CUDA_SUCCESS && capture)
+        return capture_record(stream, handle, flags == CU_EVENT_RECORD_EXTERNAL);
+    if (result != CUDA_SUCCESS)
+        return result;
     struct op *op = op_create(sizeof *op);
     if (!op)
         return CUDA_ERROR_OUT_OF_MEMORY;
     soft_lock();
-    op->references++; /* the event's */
-    op_release(event->op);
-    event->op = op;
+    hold(event, op);
     soft_unlock();
     return op_submit(stream, op, false);
 }
@@ -136,6 +188,8 @@ static CUresult enter(CUevent handle, struct event **out)
     if (result != CUDA_SUCCESS)
         return result;
     *out = event_of(handle);
+    if (*out && event_captured(handle))
+        return CUDA_ERROR_CAPTURED_EVENT;
     return *out ? (*out)->context->fault : CUDA_ERROR_INVALID_HANDLE;
 }
 
@@ -143,6 +197,8 @@ CUresult cuEventQuery(CUevent hEvent)
 {
     struct event *event;
     CUresult result = enter(hEvent, &event);
+    if (result == CUDA_SUCCESS)
+        result = capture_unsafe();
     if (result != CUDA_SUCCESS)
         return result;
     soft_lock();

@@ -82,6 +82,7 @@ struct exec_config {
     uint64_t seed;                    /* block order; 0: ascending */
     unsigned threads;                 /* host threads; 0: as many as processors */
     const volatile bool *cancel;      /* may be NULL */
+    bool cooperative;                 /* blocks wait for each other: all must make progress */
     const struct exec_record *record; /* filled during the launch; may be NULL */
 };
 

@@ -1,5 +1,5 @@
 /* Launches: checked and packed in the caller's thread, executed by a stream's worker. */
-#include "soft.h"
+#include "graph.h"
 
 #include <string.h>
 #include <time.h>
@@ -38,6 +38,8 @@ static CUresult launch_run(struct op *op)
 {
     struct launch_op *launch = (struct launch_op *)op;
     struct exec_result result = {0};
+    if (soft_lost())
+        return CUDA_ERROR_UNKNOWN;
     if (launch->hang)
         hang();
     if (launch->hang || launch->fail)
@@ -77,7 +79,7 @@ static CUresult pack_extra(const struct exec_info *info, void **extra, unsigned 
     return CUDA_SUCCESS;
 }
 
-static CUresult pack(const struct exec_info *info, void **params, void **extra, unsigned char *out)
+CUresult launch_pack(const struct exec_info *info, void **params, void **extra, unsigned char *out)
 {
     if (params && extra)
         return CUDA_ERROR_INVALID_VALUE;
@@ -119,12 +121,50 @@ static CUresult check_cooperative(const struct function *function, const struct 
     return grid <= (uint64_t)blocks * sms ? CUDA_SUCCESS : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 }
 
+CUresult launch_check(const struct function *function, const struct launch_shape *shape)
+{
+    CUresult result = check_shape(function, &shape->launch);
+    return result == CUDA_SUCCESS && shape->cooperative
+               ? check_cooperative(function, &shape->launch)
+               : result;
+}
+
 /* ---- the launch ---- */
+
+CUresult launch_make(struct function *function, const struct launch_shape *shape,
+                     unsigned char **params, struct op **out)
+{
+    static atomic_uint_fast64_t number;
+    struct launch_op *launch = op_create(sizeof *launch + function->info.param_bytes);
+    if (!launch)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    uint64_t seed = soft_number("SOFTGPU_SEED", 0);
+    launch->module = function->module;
+    launch->kernel = function->exec;
+    launch->config = (struct exec_config){
+        .launch = shape->launch,
+        .seed = seed ? seed + atomic_fetch_add(&number, 1) : 0,
+        .threads = (unsigned)soft_number("SOFTGPU_THREADS", 0),
+        .cancel = &soft_cancel,
+        .cooperative = shape->cooperative,
+    };
+    launch->fail = soft_fault_due(SOFT_LAUNCH);
+    launch->hang = soft_fault_due(SOFT_HANG);
+    if (soft_fault_due(SOFT_LOST))
+        soft_lose();
+    launch->op.run = launch_run;
+    launch->op.drop = launch_drop;
+    launch->op.cost = clock_of_launch(0);
+    module_hold(function->module);
+    *params = launch->params;
+    *out = &launch->op;
+    return CUDA_SUCCESS;
+}
 
 struct request {
     const void *handle;
-    struct kg_launch shape;
-    bool cooperative, per_thread;
+    struct launch_shape shape;
+    bool per_thread;
     CUstream stream;
     void **params, **extra;
 };
@@ -132,31 +172,15 @@ struct request {
 static CUresult enqueue(const struct request *request, struct function *function,
                         struct stream *stream)
 {
-    static atomic_uint_fast64_t number;
-    struct launch_op *launch = op_create(sizeof *launch + function->info.param_bytes);
-    if (!launch)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = pack(&function->info, request->params, request->extra, launch->params);
-    if (result != CUDA_SUCCESS) {
-        op_release(&launch->op); /* nobody else knows it: no lock needed */
-        return result;
-    }
-    uint64_t seed = soft_number("SOFTGPU_SEED", 0);
-    launch->module = function->module;
-    launch->kernel = function->exec;
-    launch->config = (struct exec_config){
-        .launch = request->shape,
-        .seed = seed ? seed + atomic_fetch_add(&number, 1) : 0,
-        .threads = (unsigned)soft_number("SOFTGPU_THREADS", 0),
-        .cancel = &soft_cancel,
-    };
-    launch->fail = soft_fault_due(SOFT_LAUNCH);
-    launch->hang = soft_fault_due(SOFT_HANG);
-    launch->op.run = launch_run;
-    launch->op.drop = launch_drop;
-    launch->op.cost = clock_of_launch(0);
-    module_hold(function->module);
-    return op_submit(stream, &launch->op, false);
+    struct op *op;
+    unsigned char *params;
+    CUresult result = launch_make(function, &request->shape, &params, &op);
+    if (result == CUDA_SUCCESS)
+        result = launch_pack(&function->info, request->params, request->extra, params);
+    if (result == CUDA_SUCCESS)
+        return op_submit(stream, op, false);
+    op_discard(op);
+    return result;
 }
 
 static CUresult launch(const struct request *request)
@@ -172,10 +196,30 @@ static CUresult launch(const struct request *request)
     if (result == CUDA_SUCCESS)
         result = function_of(request->handle, stream->context, &function);
     if (result == CUDA_SUCCESS)
-        result = check_shape(function, &request->shape);
-    if (result == CUDA_SUCCESS && request->cooperative)
-        result = check_cooperative(function, &request->shape);
-    return result == CUDA_SUCCESS ? enqueue(request, function, stream) : result;
+        result = launch_check(function, &request->shape);
+    struct capture *capture = NULL;
+    if (result == CUDA_SUCCESS)
+        result = capture_of(stream, &capture);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return capture ? capture_kernel(stream, (void *)(uintptr_t)request->handle, function,
+                                    &request->shape, request->params, request->extra)
+                   : enqueue(request, function, stream);
+}
+
+/* The others change when a kernel starts or how it is scheduled, not what it does. */
+CUresult launch_attributes(const CUlaunchAttribute *attributes, unsigned count,
+                           struct launch_shape *shape)
+{
+    for (unsigned i = 0; i < count; i++) {
+        const CUlaunchAttributeValue *value = &attributes[i].value;
+        if (attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+            shape->cooperative = value->cooperative;
+        if (attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
+            (uint64_t)value->clusterDim.x * value->clusterDim.y * value->clusterDim.z > 1)
+            return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return CUDA_SUCCESS;
 }
 
 static CUresult launch_ex(const CUlaunchConfig *config, CUfunction f, void **params, void **extra,
@@ -185,23 +229,16 @@ static CUresult launch_ex(const CUlaunchConfig *config, CUfunction f, void **par
         return CUDA_ERROR_INVALID_VALUE;
     struct request request = {
         .handle = f,
-        .shape = {{config->gridDimX, config->gridDimY, config->gridDimZ},
-                  {config->blockDimX, config->blockDimY, config->blockDimZ},
-                  config->sharedMemBytes},
+        .shape.launch = {{config->gridDimX, config->gridDimY, config->gridDimZ},
+                         {config->blockDimX, config->blockDimY, config->blockDimZ},
+                         config->sharedMemBytes},
         .per_thread = per_thread,
         .stream = config->hStream,
         .params = params,
         .extra = extra,
     };
-    for (unsigned i = 0; i < config->numAttrs; i++) {
-        const CUlaunchAttributeValue *value = &config->attrs[i].value;
-        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
-            request.cooperative = value->cooperative;
-        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
-            (uint64_t)value->clusterDim.x * value->clusterDim.y * value->clusterDim.z > 1)
-            return CUDA_ERROR_NOT_SUPPORTED;
-    } /* the others change when a kernel starts or how it is scheduled, not what it does */
-    return launch(&request);
+    CUresult result = launch_attributes(config->attrs, config->numAttrs, &request.shape);
+    return result == CUDA_SUCCESS ? launch(&request) : result;
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
@@ -223,11 +260,11 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void 
     &(struct request)                                                                              \
     {                                                                                              \
         .handle = f,                                                                               \
-        .shape = {{gridDimX, gridDimY, gridDimZ},                                                  \
-                  {blockDimX, blockDimY, blockDimZ},                                               \
-                  sharedMemBytes},                                                                 \
-        .cooperative = is_cooperative, .per_thread = is_per_thread, .stream = hStream,             \
-        .params = kernelParams, .extra = extra_                                                    \
+        .shape = {{{gridDimX, gridDimY, gridDimZ},                                                 \
+                   {blockDimX, blockDimY, blockDimZ},                                              \
+                   sharedMemBytes},                                                                \
+                  is_cooperative},                                                                 \
+        .per_thread = is_per_thread, .stream = hStream, .params = kernelParams, .extra = extra_    \
     }
 
 CUresult cuLaunchKernel(CUfunction f, DIMENSIONS, CUstream hStream, void **kernelParams,

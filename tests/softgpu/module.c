@@ -1,6 +1,6 @@
 /* Modules: PTX selected from whatever a load call was given, prepared by the executor. Machine code
  * cannot run here: an image without PTX is CUDA_ERROR_NO_BINARY_FOR_GPU. */
-#include "soft.h"
+#include "graph.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,6 +171,8 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
     struct context *context;
     struct code *code;
     CUresult result = context_enter(&context);
+    if (result == CUDA_SUCCESS)
+        result = capture_unsafe();
     if (result != CUDA_SUCCESS)
         return result;
     if (!module || !image)
@@ -216,6 +218,8 @@ CUresult cuModuleLoad(CUmodule *module, const char *fname)
     struct context *context;
     struct code *code;
     CUresult result = context_enter(&context);
+    if (result == CUDA_SUCCESS)
+        result = capture_unsafe();
     if (result != CUDA_SUCCESS)
         return result;
     if (!module)
@@ -243,6 +247,8 @@ CUresult cuModuleUnload(CUmodule hmod)
     CUresult result = enter(hmod, &module);
     if (result == CUDA_SUCCESS && module->library)
         return CUDA_ERROR_INVALID_HANDLE; /* goes with its library */
+    if (result == CUDA_SUCCESS)
+        result = capture_unsafe();
     if (result == CUDA_SUCCESS)
         result = context_drain(module->context);
     if (result != CUDA_SUCCESS)

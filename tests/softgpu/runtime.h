@@ -24,6 +24,10 @@ cudaError_t runtime_error(cudaError_t error);
 /* runtime_module.c: what a program registered. */
 cudaError_t runtime_kernel(const void *host, CUkernel *out);
 cudaError_t runtime_symbol(const void *host, CUdeviceptr *address, size_t *size);
+const void *runtime_host_of(const void *kernel); /* a CUkernel's stub; NULL: none registered */
+/* runtime_memory.c: the device's bytes of a variable; a copy in the driver's form */
+cudaError_t runtime_symbol_range(const void *symbol, size_t count, size_t offset, CUdeviceptr *out);
+cudaError_t runtime_box(const struct cudaMemcpy3DParms *p, CUDA_MEMCPY3D *out);
 cudaError_t runtime_last_error(void); /* without forgetting it */
 int runtime_refuse(void);             /* for runtime_rest.c */
 int runtime_device(void);             /* of this thread */

@@ -212,30 +212,39 @@ BOTH(cudaMemcpy2DAsync, _ptsz,
       enum cudaMemcpyKind kind, cudaStream_t stream),
      copy_plane(plane(dst, dpitch, src, spitch, width, height), true, stream, own))
 
-static cudaError_t copy_box(const struct cudaMemcpy3DParms *p, bool async, cudaStream_t stream,
-                            bool own)
+cudaError_t runtime_box(const struct cudaMemcpy3DParms *p, CUDA_MEMCPY3D *out)
 {
     if (!p)
         return runtime_error(cudaErrorInvalidValue);
     if (p->srcArray || p->dstArray)
         return runtime_error(cudaErrorNotSupported);
-    CUDA_MEMCPY3D made = {.srcXInBytes = p->srcPos.x,
-                          .srcY = p->srcPos.y,
-                          .srcZ = p->srcPos.z,
-                          .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
-                          .srcDevice = address(p->srcPtr.ptr),
-                          .srcPitch = p->srcPtr.pitch,
-                          .srcHeight = p->srcPtr.ysize,
-                          .dstXInBytes = p->dstPos.x,
-                          .dstY = p->dstPos.y,
-                          .dstZ = p->dstPos.z,
-                          .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
-                          .dstDevice = address(p->dstPtr.ptr),
-                          .dstPitch = p->dstPtr.pitch,
-                          .dstHeight = p->dstPtr.ysize,
-                          .WidthInBytes = p->extent.width,
-                          .Height = p->extent.height,
-                          .Depth = p->extent.depth};
+    *out = (CUDA_MEMCPY3D){.srcXInBytes = p->srcPos.x,
+                           .srcY = p->srcPos.y,
+                           .srcZ = p->srcPos.z,
+                           .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                           .srcDevice = address(p->srcPtr.ptr),
+                           .srcPitch = p->srcPtr.pitch,
+                           .srcHeight = p->srcPtr.ysize,
+                           .dstXInBytes = p->dstPos.x,
+                           .dstY = p->dstPos.y,
+                           .dstZ = p->dstPos.z,
+                           .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                           .dstDevice = address(p->dstPtr.ptr),
+                           .dstPitch = p->dstPtr.pitch,
+                           .dstHeight = p->dstPtr.ysize,
+                           .WidthInBytes = p->extent.width,
+                           .Height = p->extent.height,
+                           .Depth = p->extent.depth};
+    return cudaSuccess;
+}
+
+static cudaError_t copy_box(const struct cudaMemcpy3DParms *p, bool async, cudaStream_t stream,
+                            bool own)
+{
+    CUDA_MEMCPY3D made;
+    cudaError_t error = runtime_box(p, &made);
+    if (error != cudaSuccess)
+        return error;
     return runtime_result(async ? DRIVER(own, cuMemcpy3DAsync_v2, _ptsz)(&made, (CUstream)stream)
                                 : DRIVER(own, cuMemcpy3D_v2, _ptds)(&made));
 }
@@ -273,7 +282,7 @@ BOTH(cudaMemset2DAsync, _ptsz,
 
 /* ---- symbols ---- */
 
-static cudaError_t symbol_range(const void *symbol, size_t count, size_t offset, CUdeviceptr *out)
+cudaError_t runtime_symbol_range(const void *symbol, size_t count, size_t offset, CUdeviceptr *out)
 {
     size_t size = 0;
     cudaError_t error = runtime_symbol(symbol, out, &size);
@@ -289,7 +298,7 @@ static cudaError_t to_symbol(const void *symbol, const void *from, size_t count,
                              enum cudaMemcpyKind kind, bool async, cudaStream_t stream, bool own)
 {
     CUdeviceptr to;
-    cudaError_t error = symbol_range(symbol, count, offset, &to);
+    cudaError_t error = runtime_symbol_range(symbol, count, offset, &to);
     if (error != cudaSuccess)
         return error;
     void *pointer = (void *)(uintptr_t)to;
@@ -301,7 +310,7 @@ static cudaError_t from_symbol(void *to, const void *symbol, size_t count, size_
                                enum cudaMemcpyKind kind, bool async, cudaStream_t stream, bool own)
 {
     CUdeviceptr from;
-    cudaError_t error = symbol_range(symbol, count, offset, &from);
+    cudaError_t error = runtime_symbol_range(symbol, count, offset, &from);
     if (error != cudaSuccess)
         return error;
     const void *pointer = (const void *)(uintptr_t)from;

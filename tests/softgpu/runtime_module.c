@@ -107,12 +107,16 @@ void __cudaRegisterManagedVar(void **handle, void **hostVarPtrAddress, char *dev
                              .managed = hostVarPtrAddress});
 }
 
-/* Caller holds the mutex. */
+/* Caller holds the mutex. Late loading is the runtime's doing, not the program's: it is no breach
+ * of a capture that is under way. */
 static CUresult load(struct fatbin *fatbin)
 {
     if (!fatbin->loaded) {
+        CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+        (void)driver.cuThreadExchangeStreamCaptureMode(&mode);
         fatbin->result = driver.cuLibraryLoadData(&fatbin->library, fatbin->wrapper, NULL, NULL, 0,
                                                   NULL, NULL, 0);
+        (void)driver.cuThreadExchangeStreamCaptureMode(&mode);
         fatbin->loaded = true;
     }
     return fatbin->result;
@@ -188,6 +192,18 @@ cudaError_t runtime_kernel(const void *host, CUkernel *out)
         return cudaSuccess;
     }
     return runtime_error(cudaErrorInvalidDeviceFunction);
+}
+
+const void *runtime_host_of(const void *kernel)
+{
+    const void *host = NULL;
+    pthread_mutex_lock(&mutex);
+    for (unsigned i = 0; i < BUCKETS && !host; i++)
+        for (struct registered *entry = buckets[i]; entry && !host; entry = entry->next)
+            if (entry->kernel && (const void *)entry->kernel == kernel)
+                host = entry->host;
+    pthread_mutex_unlock(&mutex);
+    return host;
 }
 
 cudaError_t runtime_symbol(const void *host, CUdeviceptr *address, size_t *size)

@@ -144,15 +144,3 @@ static cudaError_t bank_size(enum cudaSharedMemConfig *config)
 ONE(cudaDeviceGetSharedMemConfig, (enum cudaSharedMemConfig * pConfig), bank_size(pConfig))
 ONE(cudaDeviceSetSharedMemConfig, (enum cudaSharedMemConfig config), cudaSuccess)
 ONE(cudaFuncSetSharedMemConfig, (const void *func, enum cudaSharedMemConfig config), cudaSuccess)
-
-/* ---- capture: never under way ---- */
-
-#if CUDART_VERSION >= 13000
-BOTH(cudaStreamGetCaptureInfo, _ptsz,
-     (cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out,
-      unsigned long long *id_out, cudaGraph_t *graph_out, const cudaGraphNode_t **dependencies_out,
-      const cudaGraphEdgeData **edgeData_out, size_t *numDependencies_out),
-     runtime_result(DRIVER(own, cuStreamGetCaptureInfo,
-                           _ptsz)((CUstream)stream, (CUstreamCaptureStatus *)captureStatus_out,
-                                  (cuuint64_t *)id_out)))
-#endif

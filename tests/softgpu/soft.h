@@ -93,6 +93,10 @@ enum handle_kind {
     HANDLE_LINK,
     HANDLE_PHYSICAL,
     HANDLE_POOL,
+    HANDLE_GRAPH,
+    HANDLE_NODE,
+    HANDLE_EXEC,
+    HANDLE_USER_OBJECT,
 };
 /* False when memory is out. */
 bool handle_add(const void *handle, enum handle_kind kind);
@@ -128,6 +132,7 @@ struct context *context_current(void);
 struct context *context_primary(int device);
 /* The context current to this thread if it is alive, else the first device's primary one. */
 struct context *context_here(void);
+struct context *contexts_all(void);   /* the same, for callers that hold the lock */
 struct context *contexts_first(void); /* all ever made: the list only grows, at its front */
 
 /* ---- memory.c ---- */
@@ -193,7 +198,7 @@ struct op {
     struct stream *stream;
     struct op **after; /* must be done before this one starts */
     unsigned after_count, after_room;
-    uint64_t issued, end; /* model clock, picoseconds */
+    uint64_t issued, began, end; /* model clock, picoseconds */
     /* Set by who makes the op. run: without a lock; may be NULL. Its result, if not success, is the
      * context's sticky fault. drop: frees what the op owns; may be NULL. */
     CUresult (*run)(struct op *op);
@@ -209,13 +214,17 @@ struct stream {
     bool running, destroyed;
     unsigned flags;
     int priority;
-    uint64_t id, owner; /* owner: number of the thread whose default stream it is; 0 none */
-    uint64_t end;       /* model clock when its last op ended */
+    uint64_t id, owner;      /* owner: number of the thread whose default stream it is; 0 none */
+    uint64_t end;            /* model clock when its last op ended */
+    struct capture *capture; /* that it is part of, and after which of its nodes it stands */
+    struct node **captured;
+    unsigned captured_count;
     struct stream *next_of_context, *next;
 };
 
 void soft_lock(void);
 void soft_unlock(void);
+uint64_t thread_number(void); /* of the calling thread, from 1 */
 
 /* The stream that a handle means in this context. per_thread: NULL means the thread's own default
  * stream. */
@@ -225,6 +234,9 @@ CUresult stream_create(struct context *context, unsigned flags, int priority, st
 /* An op of `size` bytes whose first member is struct op; NULL when memory is out. */
 void *op_create(size_t size);
 void op_release(struct op *op); /* caller holds the lock */
+/* Ends an op that no queue holds: an event's. Takes the lock; does nothing the second time. */
+void op_finish(struct op *op, uint64_t end);
+void op_discard(struct op *op); /* one that was never submitted; without the lock */
 /* Puts op at the end of stream; consumes it. With wait, returns when it is done, with the context's
  * fault. */
 CUresult op_submit(struct stream *stream, struct op *op, bool wait);
@@ -311,6 +323,49 @@ CUresult function_of(const void *handle, struct context *context, struct functio
 CUresult function_attribute(const struct function *function, CUfunction_attribute which, int *out);
 CUresult function_blocks(const struct function *function, uint64_t threads, uint64_t shared,
                          int *blocks);
+
+/* ---- launch.c ---- */
+
+struct launch_shape {
+    struct kg_launch launch;
+    bool cooperative;
+};
+/* What an op needs to be executed, checked; of a kernel's launch params says where the packed
+ * parameters belong, and launch_pack puts them there. */
+CUresult launch_check(const struct function *function, const struct launch_shape *shape);
+CUresult launch_attributes(const CUlaunchAttribute *attributes, unsigned count,
+                           struct launch_shape *shape);
+CUresult launch_pack(const struct exec_info *info, void **params, void **extra, unsigned char *out);
+CUresult launch_make(struct function *function, const struct launch_shape *shape,
+                     unsigned char **params, struct op **out);
+
+/* ---- copy.c ---- */
+
+/* One side of a copy: rows of `width` bytes in slices of rows. */
+struct side {
+    uint64_t address;
+    uint64_t pitch, slice; /* bytes from row to row, from slice to slice */
+    bool pageable;         /* host memory the driver knows nothing of */
+    bool host;
+};
+
+struct copy {
+    struct side to, from;
+    uint64_t width, height, depth;
+    unsigned promise; /* what the name of the call says of the sides */
+};
+
+struct fill {
+    uint64_t address, pitch, width, height; /* width: elements */
+    uint32_t value;
+    unsigned element; /* bytes */
+};
+
+CUresult copy_of(const CUDA_MEMCPY3D *p, struct copy *out);
+CUresult copy_check(struct copy *copy); /* and completes the sides */
+CUresult copy_make(const struct copy *checked, struct op **out);
+CUresult fill_check(const struct fill *fill);
+CUresult fill_make(const struct fill *checked, struct op **out);
 
 /* Both stream forms of a call: CALL(name, suffix of the second form, parameters, what to do; `own`
  * says whether 0 is the thread's own default stream). */

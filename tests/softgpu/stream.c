@@ -3,7 +3,7 @@
  * stream). Threads are made when an operation is ready and none is idle, and never hold a lock
  * while they run it. At process exit kernels are cancelled and the threads are joined, with a bound
  * on the wait, so that nothing hangs. */
-#include "soft.h"
+#include "graph.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -33,6 +33,8 @@ void soft_unlock(void)
 
 /* ---- operations ---- */
 
+static void call_worker(void);
+
 void *op_create(size_t size)
 {
     struct op *op = calloc(1, size);
@@ -45,6 +47,26 @@ void op_release(struct op *op)
 {
     if (!op || --op->references)
         return;
+    free(op->after);
+    free(op);
+}
+
+void op_finish(struct op *op, uint64_t end)
+{
+    soft_lock();
+    if (!op->done) {
+        op->end = end;
+        op->done = true;
+        pthread_cond_broadcast(&done);
+        call_worker(); /* for what waited for it */
+    }
+    soft_unlock();
+}
+
+void op_discard(struct op *op)
+{
+    if (op->drop)
+        op->drop(op);
     free(op->after);
     free(op);
 }
@@ -144,6 +166,7 @@ static void serve(struct stream *stream)
     struct op *op = stream->first;
     struct context *context = stream->context;
     uint64_t start = op_start(op, stream);
+    op->began = start;
     bool run = op->run && (context->fault == CUDA_SUCCESS || op->even_faulty) && !soft_cancel;
     stream->running = true;
     pthread_mutex_unlock(&mutex);
@@ -271,7 +294,7 @@ CUresult context_drain(struct context *context)
 
 /* ---- streams ---- */
 
-static uint64_t thread_number(void)
+uint64_t thread_number(void)
 {
     static atomic_uint_fast64_t last;
     static _Thread_local uint64_t number;
@@ -334,6 +357,7 @@ CUresult stream_of(struct context *context, CUstream handle, bool per_thread, st
 /* The handle is dead already; the queue is served to its end. */
 static void stream_forget(struct stream *stream)
 {
+    capture_forget(stream);
     handle_remove(stream);
     stream->destroyed = true;
     if (!stream->first)
@@ -362,6 +386,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
     if (!ours)
         stream_forget(stream);
     soft_unlock();
+    capture_sweep();
     return ours ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 

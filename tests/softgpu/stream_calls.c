@@ -1,6 +1,6 @@
-/* Calls on streams, but for creation of their queues and what they run: see stream.c. Graph capture
- * is not there: no stream is ever capturing, and to begin is refused. */
-#include "soft.h"
+/* Calls on streams, but for creation of their queues and what they run (stream.c) and for capture
+ * (capture.c). */
+#include "graph.h"
 
 CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
 {
@@ -37,6 +37,8 @@ static CUresult query(CUstream handle, bool per_thread)
 {
     struct stream *stream;
     CUresult result = enter(handle, per_thread, &stream);
+    if (result == CUDA_SUCCESS)
+        result = capture_blocks(stream);
     if (result != CUDA_SUCCESS)
         return result;
     soft_lock();
@@ -55,6 +57,8 @@ static CUresult synchronize(CUstream handle, bool per_thread)
 {
     struct stream *stream;
     CUresult result = enter(handle, per_thread, &stream);
+    if (result == CUDA_SUCCESS)
+        result = capture_blocks(stream);
     if (result != CUDA_SUCCESS)
         return result;
     struct op *op = op_create(sizeof *op);
@@ -79,37 +83,55 @@ static CUresult callback_run(struct op *op)
     return CUDA_SUCCESS;
 }
 
-static CUresult call_later(CUstream handle, bool per_thread, CUhostFn function,
-                           CUstreamCallback callback, void *data)
+CUresult host_make(CUhostFn function, void *data, struct op **out)
 {
-    struct stream *stream;
-    CUresult result = enter(handle, per_thread, &stream);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!function && !callback)
-        return CUDA_ERROR_INVALID_VALUE;
     struct callback_op *call = op_create(sizeof *call);
     if (!call)
         return CUDA_ERROR_OUT_OF_MEMORY;
     call->op.run = callback_run;
-    call->op.even_faulty = callback != NULL; /* it is told the error; a host function is not */
     call->function = function;
+    call->data = data;
+    *out = &call->op;
+    return CUDA_SUCCESS;
+}
+
+static CUresult call_later(CUstream handle, bool per_thread, CUhostFn function, void *data)
+{
+    struct stream *stream;
+    struct capture *capture = NULL;
+    struct op *op;
+    CUresult result = enter(handle, per_thread, &stream);
+    if (result == CUDA_SUCCESS)
+        result = function ? capture_of(stream, &capture) : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS && capture)
+        return capture_host(stream, function, data);
+    if (result == CUDA_SUCCESS)
+        result = host_make(function, data, &op);
+    return result == CUDA_SUCCESS ? op_submit(stream, op, false) : result;
+}
+
+/* Unlike a host function it runs after a fault, too, and is told the error; it is never captured.
+ */
+static CUresult call_back(CUstream handle, bool per_thread, CUstreamCallback callback, void *data,
+                          unsigned flags)
+{
+    struct stream *stream;
+    CUresult result = enter(handle, per_thread, &stream);
+    if (result == CUDA_SUCCESS && (!callback || flags))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result = capture_refuses(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct callback_op *call = op_create(sizeof *call);
+    if (!call)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    call->op.run = callback_run;
+    call->op.even_faulty = true;
     call->callback = callback;
     call->handle = handle;
     call->data = data;
     return op_submit(stream, &call->op, false);
-}
-
-static CUresult capture_info(CUstream handle, CUstreamCaptureStatus *status, bool per_thread)
-{
-    struct stream *stream;
-    CUresult result = enter(handle, per_thread, &stream);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!status)
-        return CUDA_ERROR_INVALID_VALUE;
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
 }
 
 static CUresult get_context(CUstream handle, CUcontext *context, bool per_thread)
@@ -158,22 +180,6 @@ static CUresult get_id(CUstream handle, unsigned long long *id, bool per_thread)
     return result == CUDA_SUCCESS && !id ? CUDA_ERROR_INVALID_VALUE : result;
 }
 
-static CUresult begin_capture(CUstream handle, bool per_thread)
-{
-    struct stream *stream;
-    CUresult result = enter(handle, per_thread, &stream);
-    return result == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : result;
-}
-
-static CUresult end_capture(CUstream handle, CUgraph *graph, bool per_thread)
-{
-    struct stream *stream;
-    CUresult result = enter(handle, per_thread, &stream);
-    if (result == CUDA_SUCCESS && graph)
-        *graph = NULL;
-    return result == CUDA_SUCCESS ? CUDA_ERROR_ILLEGAL_STATE : result;
-}
-
 /* Earlier work of the event, seen from here on. */
 static CUresult wait_event(CUstream handle, CUevent event, unsigned flags, bool per_thread)
 {
@@ -181,8 +187,12 @@ static CUresult wait_event(CUstream handle, CUevent event, unsigned flags, bool 
     CUresult result = enter(handle, per_thread, &stream);
     if (result != CUDA_SUCCESS)
         return result;
-    if (flags > 1) /* CU_EVENT_WAIT_EXTERNAL means something under capture only */
+    if (flags > CU_EVENT_WAIT_EXTERNAL) /* which means something under capture only */
         return CUDA_ERROR_INVALID_VALUE;
+    bool captured;
+    result = capture_wait(stream, event, flags == CU_EVENT_WAIT_EXTERNAL, &captured);
+    if (result != CUDA_SUCCESS || captured)
+        return result;
     struct op *op = op_create(sizeof *op);
     if (!op)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -194,26 +204,15 @@ static CUresult wait_event(CUstream handle, CUevent event, unsigned flags, bool 
     return result == CUDA_SUCCESS ? op_submit(stream, op, false) : result;
 }
 
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
-    static _Thread_local CUstreamCaptureMode own = CU_STREAM_CAPTURE_MODE_GLOBAL;
-    if (!mode || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUstreamCaptureMode before = own;
-    own = *mode;
-    *mode = before;
-    return CUDA_SUCCESS;
-}
-
 CALL(cuStreamQuery, _ptsz, (CUstream hStream), query(hStream, own))
 CALL(cuStreamSynchronize, _ptsz, (CUstream hStream), synchronize(hStream, own))
 CALL(cuStreamWaitEvent, _ptsz, (CUstream hStream, CUevent hEvent, unsigned int Flags),
      wait_event(hStream, hEvent, Flags, own))
 CALL(cuStreamAddCallback, _ptsz,
      (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags),
-     flags ? CUDA_ERROR_INVALID_VALUE : call_later(hStream, own, NULL, callback, userData))
+     call_back(hStream, own, callback, userData, flags))
 CALL(cuLaunchHostFunc, _ptsz, (CUstream hStream, CUhostFn fn, void *userData),
-     call_later(hStream, own, fn, NULL, userData))
+     call_later(hStream, own, fn, userData))
 CALL(cuStreamGetCtx, _ptsz, (CUstream hStream, CUcontext *pctx), get_context(hStream, pctx, own))
 CALL(cuStreamGetCtx_v2, _ptsz, (CUstream hStream, CUcontext *pctx, CUgreenCtx *pGreenCtx),
      get_green(hStream, pctx, pGreenCtx, own))
@@ -223,22 +222,3 @@ CALL(cuStreamGetPriority, _ptsz, (CUstream hStream, int *priority),
      get_priority(hStream, priority, own))
 CALL(cuStreamGetId, _ptsz, (CUstream hStream, unsigned long long *streamId),
      get_id(hStream, streamId, own))
-CALL(cuStreamIsCapturing, _ptsz, (CUstream hStream, CUstreamCaptureStatus *captureStatus),
-     capture_info(hStream, captureStatus, own))
-CALL(cuStreamBeginCapture, _ptsz, (CUstream hStream), begin_capture(hStream, own))
-CALL(cuStreamBeginCapture_v2, _ptsz, (CUstream hStream, CUstreamCaptureMode mode),
-     begin_capture(hStream, own))
-CALL(cuStreamEndCapture, _ptsz, (CUstream hStream, CUgraph *phGraph),
-     end_capture(hStream, phGraph, own))
-CALL(cuStreamGetCaptureInfo, _ptsz,
-     (CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out),
-     capture_info(hStream, captureStatus_out, own))
-CALL(cuStreamGetCaptureInfo_v2, _ptsz,
-     (CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
-      CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out),
-     capture_info(hStream, captureStatus_out, own))
-CALL(cuStreamGetCaptureInfo_v3, _ptsz,
-     (CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
-      CUgraph *graph_out, const CUgraphNode **dependencies_out,
-      const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out),
-     capture_info(hStream, captureStatus_out, own))
