@@ -208,5 +208,7 @@ struct graph_calls {
 };
 kg_status graph_calls_make(const struct needs *needs, struct kg_arena *arena,
                            struct graph_calls *out);
+/* Index of the first site of an instruction, if it is a call: others follow. */
+uint32_t graph_calls_at(const struct graph_calls *calls, uint32_t func, uint32_t instr);
 
 #endif

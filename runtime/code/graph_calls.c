@@ -121,3 +121,16 @@ kg_status graph_calls_make(const struct needs *needs, struct kg_arena *arena,
             connect(&at, f);
     return KG_OK;
 }
+
+uint32_t graph_calls_at(const struct graph_calls *calls, uint32_t func, uint32_t instr)
+{
+    uint32_t low = calls->first[func], high = calls->first[func + 1];
+    while (low < high) { /* sites are in order of the text */
+        uint32_t middle = low + (high - low) / 2;
+        if (calls->sites[middle].instr < instr)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}

@@ -131,10 +131,10 @@ static void use_addresses(const struct using *at, const struct ptx_instr *instr)
 static bool callee_known(const struct origins *of, uint32_t func, uint32_t instr)
 {
     bool known = true;
-    for (uint32_t s = of->calls.first[func]; s < of->calls.first[func + 1]; s++)
-        if (of->calls.sites[s].instr == instr)
-            known &= of->calls.sites[s].callee != GRAPH_NONE &&
-                     of->needs->funcs[of->calls.sites[s].callee]->defined;
+    for (uint32_t s = graph_calls_at(&of->calls, func, instr);
+         s < of->calls.first[func + 1] && of->calls.sites[s].instr == instr; s++)
+        known &= of->calls.sites[s].callee != GRAPH_NONE &&
+                 of->needs->funcs[of->calls.sites[s].callee]->defined;
     return known;
 }
 

@@ -350,18 +350,11 @@ static void call_one(struct flow *flow, uint32_t number)
 static void call(struct flow *flow)
 {
     const struct graph_calls *calls = &flow->of->calls;
-    uint32_t low = calls->first[flow->func], high = calls->first[flow->func + 1];
     if (flow->instr->operand_count < 3)
         return;
-    while (low < high) { /* sites are in order of the text */
-        uint32_t middle = low + (high - low) / 2;
-        if (calls->sites[middle].instr < flow->index)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (; low < calls->first[flow->func + 1] && calls->sites[low].instr == flow->index; low++)
-        call_one(flow, calls->sites[low].callee);
+    for (uint32_t s = graph_calls_at(calls, flow->func, flow->index);
+         s < calls->first[flow->func + 1] && calls->sites[s].instr == flow->index; s++)
+        call_one(flow, calls->sites[s].callee);
 }
 
 /* Results that are registers, at a ret: kept in the cell of the result. */

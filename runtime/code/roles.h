@@ -89,8 +89,8 @@ kg_status roles_make(const struct ptx_module *module, const struct ptx_func *ent
                      struct kg_arena *arena, struct roles *out);
 /* The piece that holds a byte of the packed parameters; NULL: none. */
 const struct roles_piece *roles_at(const struct roles *roles, uint32_t offset);
-/* Where an address comes from, for people: "a", "a + 8", "memory that a leads to", "variable x",
- * "unknown"; joined by " or ". Cut to size; returns text. */
+/* Where an address comes from, for people: "parameter 0", "parameter 2 at byte 8", "memory from
+ * parameter 1" (loaded through it), a variable's name, "unknown"; joined by " or ". Cut to size. */
 char *roles_origin_text(const struct roles *roles, uint32_t set, char *text, size_t size);
 /* Roles for people: "index (line 12), branch (line 8)". */
 char *roles_text(const struct role_set *uses, char *text, size_t size);
