@@ -183,7 +183,7 @@ static int child_main(const char *path, unsigned way, int image, struct outcome 
     out->status = capture_read(path, &child.capture);
     if (out->status != KG_OK)
         return 0;
-    snprintf(out->entry, sizeof out->entry, "%s", child.capture.entry);
+    snprintf(out->entry, sizeof out->entry, "%.120s", child.capture.entry);
     if (child.way->what)
         out->status = instrument(&child);
     request.launch = child.capture.launch;
@@ -294,7 +294,7 @@ static unsigned check(const char *path)
         bool same = images[0] && images[way] && sizes[0] == sizes[way] &&
                     !memcmp(images[0], images[way], sizes[0]);
         if (!way)
-            printf("%.100s\n  plain   %s %.3f ms %s\n", *out->entry ? all[0].entry : path,
+            printf("%.100s\n  plain   %s %.3f ms %s\n", *all[way].entry ? all[way].entry : path,
                    all[0].status == KG_OK ? "ok" : "FAILED", all[0].ns / 1e6, all[0].text);
         else if (way == 1)
             steady = same;
