@@ -71,6 +71,8 @@ enum ptx_effect {
     PTX_TRAPS = 1024,   /* trap, brkpt */
     PTX_TEXTURE = 2048, /* reads or writes through a texture or surface */
     PTX_WORST = 4096,   /* unknown: anything above */
+    PTX_STATE = 8192,   /* depends on, or changes, what is neither register nor memory: the stack,
+                           the number of registers, time */
 };
 
 /* roles: a letter an operand; the last one stands for all that follow.
@@ -106,6 +108,7 @@ struct ptx_form {
     uint16_t op;          /* enum ptx_op; PTX_OP_unknown */
     uint8_t space;        /* enum ptx_space of the first space suffix */
     uint8_t vector;       /* 1; 2, 4, 8 with .v2, .v4, .v8 */
+    bool strange;         /* has a suffix that is not in the table: worst-case effects */
     uint8_t type_count;   /* type suffixes in order, the first 6 */
     uint8_t types[6];     /* enum ptx_type */
     uint8_t mod_count;    /* the other suffixes in order, those of the op's own name left out */
@@ -117,7 +120,8 @@ bool ptx_has(const struct ptx_form *form, enum ptx_mod mod);
 enum ptx_space ptx_mod_space(unsigned mod);
 
 enum ptx_kind {
-    PTX_REG,     /* reg, negated (!%p), component (of a vector register) */
+    PTX_REG,     /* reg, negated (!%p), component (of a vector register); PTX_SELECTOR: bytes or
+                    halves of it by name, "b3210", of the video operations */
     PTX_INT,     /* bits; a negative value is sign-extended */
     PTX_F32,     /* bits of a float written 0f... */
     PTX_F64,     /* bits of a double written 0d... or in decimal */
@@ -132,10 +136,11 @@ enum ptx_kind {
     PTX_SINK,    /* _ */
 };
 #define PTX_NO_REG UINT32_MAX
+enum { PTX_SELECTOR = 5 }; /* a component */
 
 struct ptx_operand {
     uint8_t kind;      /* enum ptx_kind */
-    uint8_t component; /* 0: none; 1 to 4: .x .y .z .w */
+    uint8_t component; /* 0: none; 1 to 4: .x .y .z .w; PTX_SELECTOR */
     bool negated;
     uint16_t special;    /* enum ptx_special */
     uint32_t begin, end; /* bytes of the source */
@@ -149,7 +154,7 @@ struct ptx_operand {
     const struct ptx_var *var;
     const struct ptx_func *func;
     const struct ptx_list *list;
-    const char *name; /* of a symbol or special register, as written */
+    const char *name; /* of a symbol or special register, as written; of a selector */
     struct ptx_operand *parts;
 };
 
@@ -167,7 +172,7 @@ struct ptx_instr {
     struct ptx_operand *operands;
     const char *opaque_text; /* operands as written, if they did not parse; else NULL */
 };
-/* Effects of an instruction: its row's. */
+/* Effects of an instruction: its row's; PTX_WORST too if a suffix is unknown. */
 uint32_t ptx_effects(const struct ptx_instr *instr);
 /* Role letter of operand `index` of this instruction ("s" for opaque ones is not safe: see opaque).
  */
@@ -209,6 +214,7 @@ struct ptx_var {
     struct ptx_place place;
     uint8_t space, type, vector, linkage;
     bool managed;
+    const char *attribute;   /* in .attribute(...), as written; NULL: none */
     bool array, unsized;     /* [..]; [] */
     uint32_t align;          /* in force: declared or natural */
     uint32_t declared_align; /* 0: none */
@@ -226,6 +232,7 @@ struct ptx_var {
     /* initialiser: image_bytes are given, the rest of size is zero */
     const unsigned char *image;
     uint64_t image_bytes;
+    const char *opaque; /* initialiser of a sampler, as written */
     uint32_t reloc_count;
     struct ptx_reloc *relocs;
     uint32_t scope; /* of a body's variable */
@@ -275,6 +282,7 @@ struct ptx_func {
     const char *name;
     bool entry, defined, noreturn;
     uint8_t linkage;
+    const char *attribute;         /* in .attribute(...), as written; NULL: none */
     struct ptx_place place;        /* of the definition: from its linkage to the closing brace */
     uint32_t body_begin, body_end; /* bytes: of the opening brace; behind the closing one */
     uint32_t param_count, param_bytes, result_count;
@@ -322,7 +330,8 @@ struct ptx_module {
     const char **lines; /* verbatim directives of bodies */
     uint32_t mod_text_count;
     const char **mod_texts; /* of suffixes PTX_MOD_COUNT + i */
-    unsigned unknown_count; /* unknown operations and special registers */
+    unsigned unknown_count; /* instructions that are unknown or have unknown suffixes, and uses of
+                               unknown special registers */
 };
 
 /* Parses `size` bytes of text (no NUL needed; a NUL ends it). On failure error says

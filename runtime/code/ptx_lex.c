@@ -472,6 +472,7 @@ static void form_fill(struct parser *p, struct ptx_form *form)
             return;
         }
         mods[form->mod_count++] = (uint16_t)suffix->mod;
+        form->strange |= suffix->mod >= PTX_MOD_COUNT;
         if (!form->space)
             form->space = (uint8_t)ptx_mod_space((unsigned)suffix->mod);
         if (suffix->mod >= PTX_MOD_v2 && suffix->mod <= PTX_MOD_v8)

@@ -151,6 +151,8 @@ void scope_close(struct parser *p); /* resolves its labels */
 void parse_variables(struct parser *p, uint8_t linkage, struct ptx_place start);
 /* (.param ..., .reg ...), the parentheses included. */
 void parse_params(struct parser *p, struct ptx_var ***out, uint32_t *count, uint32_t *bytes);
+/* Current token: .attribute. The text between its parentheses. */
+const char *parse_attribute(struct parser *p);
 uint8_t token_type(struct parser *p);    /* current directive as a type, or PTX_TYPE_none */
 int token_space(const struct parser *p); /* current directive as a space, or -1 */
 

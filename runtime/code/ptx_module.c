@@ -94,14 +94,13 @@ static void parse_function(struct parser *p, uint8_t linkage, struct ptx_place s
     struct ptx_func head = {.entry = token_is_word(p, "entry"), .linkage = linkage, .place = start};
     uint32_t ignored;
     lex_next(p);
-    while (p->token.kind == TOKEN_DIRECTIVE) { /* .noreturn, .attribute(...) before the name */
+    while (p->token.kind == TOKEN_DIRECTIVE) { /* before the name */
+        if (token_is_word(p, "attribute")) {
+            head.attribute = parse_attribute(p);
+            continue;
+        }
         head.noreturn |= token_is_word(p, "noreturn");
         lex_next(p);
-        if (parse_take(p, '(')) {
-            while (p->token.kind != TOKEN_END && !token_is(p, ')'))
-                lex_next(p);
-            parse_expect(p, ')');
-        }
     }
     p->func = &head; /* registers among the parameters belong to the body */
     scope_open(p);

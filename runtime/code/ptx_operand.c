@@ -130,6 +130,15 @@ static uint8_t component_of(const struct parser *p, uint32_t name_end)
     return found ? (uint8_t)((found - names) % 4 + 1) : 0;
 }
 
+/* .b0, .h1, .b3210, .h10: parts of a register, as the video operations take them. */
+static bool is_selector(const struct parser *p, uint32_t name_end)
+{
+    if (p->token.kind != TOKEN_DIRECTIVE || p->token.begin != name_end)
+        return false;
+    const char *text = p->token.name->text;
+    return (text[0] == 'b' || text[0] == 'h') && text[1] && !text[1 + strspn(text + 1, "01234567")];
+}
+
 static bool special_find(struct name *name)
 {
     if (name->special < 0) {
@@ -200,6 +209,10 @@ static void parse_named(struct parser *p, struct ptx_operand *out, char role)
     }
     if (out->kind == PTX_REG || out->kind == PTX_SPECIAL) {
         out->component = component_of(p, at.end);
+        if (!out->component && out->kind == PTX_REG && is_selector(p, at.end)) {
+            out->component = PTX_SELECTOR;
+            out->name = p->token.name->text;
+        }
         if (out->component)
             lex_next(p);
         if (out->kind == PTX_SPECIAL && !out->special)
@@ -268,6 +281,23 @@ static void parse_number(struct parser *p, struct ptx_operand *out)
     lex_next(p);
 }
 
+/* first | second: *out holds the first. */
+static void parse_pair(struct parser *p, struct ptx_operand *out, char role, unsigned nesting)
+{
+    struct ptx_operand *parts = parse_alloc(p, 2 * sizeof *parts);
+    if (!parts)
+        return;
+    parts[0] = *out;
+    lex_next(p);
+    parse_operand(p, &parts[1], role, nesting + 1);
+    *out = (struct ptx_operand){.kind = PTX_PAIR,
+                                .begin = parts[0].begin,
+                                .end = p->previous_end,
+                                .reg = PTX_NO_REG,
+                                .parts = parts,
+                                .part_count = 2};
+}
+
 static void parse_operand(struct parser *p, struct ptx_operand *out, char role, unsigned nesting)
 {
     *out = (struct ptx_operand){.begin = p->token.begin, .reg = PTX_NO_REG};
@@ -277,20 +307,6 @@ static void parse_operand(struct parser *p, struct ptx_operand *out, char role, 
         out->negated = true;
     if (p->token.kind == TOKEN_NAME) {
         parse_named(p, out, role);
-        if (token_is(p, '|') && (out->kind == PTX_REG || out->kind == PTX_SINK)) {
-            struct ptx_operand *parts = parse_alloc(p, 2 * sizeof *parts);
-            if (!parts)
-                return;
-            parts[0] = *out;
-            parts[0].end = p->previous_end;
-            lex_next(p);
-            parse_operand(p, &parts[1], role, nesting + 1);
-            *out = (struct ptx_operand){.kind = PTX_PAIR,
-                                        .begin = out->begin,
-                                        .reg = PTX_NO_REG,
-                                        .parts = parts,
-                                        .part_count = 2};
-        }
     } else if (parse_take(p, '{')) {
         out->kind = PTX_VECTOR;
         parse_parts(p, out, '}', role, nesting);
@@ -301,6 +317,9 @@ static void parse_operand(struct parser *p, struct ptx_operand *out, char role, 
         parse_number(p, out);
     }
     out->end = p->previous_end;
+    if (token_is(p, '|') &&
+        (out->kind == PTX_REG || out->kind == PTX_SINK || out->kind == PTX_VECTOR))
+        parse_pair(p, out, role, nesting);
 }
 
 static struct ptx_operand *push_operand(struct parser *p, const struct ptx_operand *operand)

@@ -167,6 +167,7 @@ static void parse_instruction(struct parser *p)
         return;
     uint32_t first = p->scratch.count;
     instr.opaque = instr.form->op == PTX_OP_unknown;
+    p->module->unknown_count += instr.form->strange && !instr.opaque;
     if (instr.opaque)
         instr.opaque_text = parse_opaque(p, instr.form);
     else

@@ -96,6 +96,10 @@ static void initialiser(struct printer *p, const struct ptx_var *var)
     unsigned size = (ptx_types[var->type].bits + 7u) / 8;
     uint32_t next = 0;
     bool braces = var->array || var->vector;
+    if (var->opaque) {
+        put(p, " = ");
+        put(p, var->opaque);
+    }
     if (!var->image_bytes)
         return;
     put(p, braces ? " = {" : " = ");
@@ -119,13 +123,21 @@ static void initialiser(struct printer *p, const struct ptx_var *var)
     put(p, braces ? "}" : "");
 }
 
+static void attribute(struct printer *p, const char *text)
+{
+    if (!text)
+        return;
+    put(p, " .attribute(");
+    put(p, text);
+    put(p, ")");
+}
+
 static void variable(struct printer *p, const struct ptx_var *var)
 {
     linkage(p, var->linkage);
     put(p, ".");
     put(p, var->is_register ? "reg" : ptx_spaces[var->space]);
-    if (var->managed)
-        put(p, " .attribute(.managed)");
+    attribute(p, var->attribute);
     if (var->declared_align)
         number(p, " .align ", var->declared_align, "");
     if (var->vector)
@@ -174,8 +186,10 @@ static void reg(struct printer *p, uint32_t register_number)
 
 static void component(struct printer *p, const struct ptx_operand *operand)
 {
-    static const char *const names[] = {"", ".x", ".y", ".z", ".w"};
+    static const char *const names[] = {"", ".x", ".y", ".z", ".w", "."};
     put(p, names[operand->component]);
+    if (operand->component == PTX_SELECTOR)
+        put(p, operand->name);
 }
 
 static void operand(struct printer *p, const struct ptx_operand *o);
@@ -376,7 +390,9 @@ static void function(struct printer *p, const struct ptx_func *func, bool define
 {
     p->func = func;
     linkage(p, func->linkage);
-    put(p, func->entry ? ".entry " : ".func ");
+    put(p, func->entry ? ".entry" : ".func");
+    attribute(p, func->attribute);
+    put(p, " ");
     if (func->result_count) {
         params(p, func->results, func->result_count);
         put(p, " ");

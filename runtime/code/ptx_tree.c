@@ -61,7 +61,7 @@ enum ptx_space ptx_mod_space(unsigned mod)
 
 uint32_t ptx_effects(const struct ptx_instr *instr)
 {
-    return ptx_ops[instr->form->op].effects;
+    return ptx_ops[instr->form->op].effects | (instr->form->strange ? PTX_WORST : 0u);
 }
 
 char ptx_role(const struct ptx_instr *instr, unsigned index)

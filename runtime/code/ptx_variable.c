@@ -96,6 +96,22 @@ static uint64_t element_bytes(const struct ptx_var *var)
     return (uint64_t)((ptx_types[var->type].bits + 7) / 8) * (var->vector ? var->vector : 1);
 }
 
+const char *parse_attribute(struct parser *p)
+{
+    unsigned nesting = 0;
+    lex_next(p);
+    parse_expect(p, '(');
+    uint32_t begin = p->token.begin;
+    while (p->token.kind != TOKEN_END && (nesting || !token_is(p, ')'))) {
+        nesting += token_is(p, '(');
+        nesting -= token_is(p, ')');
+        lex_next(p);
+    }
+    const char *text = lex_text_from(p, begin);
+    parse_expect(p, ')');
+    return text;
+}
+
 /* .align, .ptr, .attribute, vector and type, in any order. */
 static void variable_attributes(struct parser *p, struct ptx_var *var)
 {
@@ -120,12 +136,8 @@ static void variable_attributes(struct parser *p, struct ptx_var *var)
                 lex_next(p);
             }
         } else if (token_is_word(p, "attribute")) {
-            lex_next(p);
-            parse_expect(p, '(');
-            var->managed |= token_is_word(p, "managed");
-            while (p->token.kind != TOKEN_END && !token_is(p, ')'))
-                lex_next(p);
-            parse_expect(p, ')');
+            var->attribute = parse_attribute(p);
+            var->managed = var->attribute && strstr(var->attribute, ".managed");
         } else {
             parse_fail(p, KG_BAD_INPUT, "unexpected .%.100s in a declaration", p->token.name->text);
         }
@@ -344,11 +356,14 @@ static void parse_initialiser(struct parser *p, struct ptx_var *var)
 {
     if (ptx_types[var->type].class == PTX_OPAQUE) { /* samplers: nothing we use */
         unsigned nesting = 0;
+        uint32_t begin = p->token.begin;
         do {
             nesting += token_is(p, '{');
             nesting -= token_is(p, '}') && nesting;
             lex_next(p);
-        } while (p->token.kind != TOKEN_END && (nesting || !token_is(p, ';')));
+        } while (p->token.kind != TOKEN_END &&
+                 (nesting || !(token_is(p, ';') || token_is(p, ','))));
+        var->opaque = lex_text_from(p, begin);
         return;
     }
     struct filling f = {.var = var};

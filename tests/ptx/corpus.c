@@ -78,6 +78,10 @@
         .kind = CORPUS_POINTER, T(t), .count = n, .fill = CORPUS_POISON, .output = true,           \
         .within = true                                                                             \
     }
+#define FIELD_SHIFTED(t, n, s)                                                                     \
+    {                                                                                              \
+        .kind = CORPUS_POINTER, T(t), .count = n, .shift = s, .output = true, .within = true       \
+    }
 #define DIM(...)                                                                                   \
     {                                                                                              \
         DIMS(__VA_ARGS__, 1, 1, 1)                                                                 \

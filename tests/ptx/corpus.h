@@ -58,13 +58,14 @@ struct corpus_arg {
 
 /* What is special about an entry. */
 enum corpus_trait {
-    CORPUS_ORDER = 1,     /* the result depends on the order of threads (float atomics) */
-    CORPUS_FAULTS = 2,    /* the launch ends in a trap or an assertion */
-    CORPUS_RACES = 4,     /* a data race was put in */
-    CORPUS_SPINS = 8,     /* waits for memory that another block writes */
-    CORPUS_UNRUN = 16,    /* the software GPU may answer EXEC_UNSUPPORTED */
-    CORPUS_CLOCK = 32,    /* reads a clock, %smid or the like: not the same twice */
-    CORPUS_CONTAINED = 64 /* every access is inside its argument's own buffer */
+    CORPUS_ORDER = 1,        /* the result depends on the order of threads (float atomics) */
+    CORPUS_FAULTS = 2,       /* the launch ends in a trap or an assertion */
+    CORPUS_RACES = 4,        /* a data race was put in */
+    CORPUS_SPINS = 8,        /* waits for memory that another block writes */
+    CORPUS_UNRUN = 16,       /* the software GPU may answer EXEC_UNSUPPORTED */
+    CORPUS_CLOCK = 32,       /* reads a clock, %smid or the like: not the same twice */
+    CORPUS_CONTAINED = 64,   /* every access is inside its argument's own buffer */
+    CORPUS_APPROXIMATE = 128 /* uses operations whose last bits are the device's own business */
 };
 
 struct corpus_entry {

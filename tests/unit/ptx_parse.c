@@ -222,6 +222,39 @@ static void test_traps(void)
     ptx_module_free(&module);
 }
 
+/* What the table does not know is kept, counted, and given the worst effects; what it knows is not,
+ * however rare. */
+static void test_rare(void)
+{
+    static const char text[] =
+        HEAD ".global .samplerref s = { addr_mode_0 = clamp_to_border, filter_mode = nearest };\n"
+             ".global .attribute(.unified(1, 2)) .align 4 .u32 both;\n"
+             ".entry e(.param .u64 p) { .reg .b32 %r<9>; .reg .b64 %d<3>; .reg .pred %p<2>;\n"
+             "vadd4.s32.s32.u32.sat %r1.b20, %r2.b3210, %r3.b7654, %r4;\n"
+             "tex.2d.v4.s32.f32 {%r1, %r2, %r3, %r4}|%p1, [%d1, {%r5, %r6}];\n"
+             "ld.global.future::order.u32 %r1, [%d1]; setmaxnreg.inc.sync.aligned.u32 232;\n"
+             "tcgen05.fence::before_thread_sync; tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, "
+             "[%r2]; }";
+    struct ptx_module module;
+    if (!CHECK(round_trip(text, &module)))
+        return;
+    const struct ptx_instr *instrs = ptx_find_func(&module, "e")->instrs;
+    CHECK(module.unknown_count == 1);
+    CHECK(!strcmp(ptx_find_var(&module, "both")->attribute, ".unified(1, 2)"));
+    CHECK(strstr(ptx_find_var(&module, "s")->opaque, "filter_mode = nearest"));
+    CHECK(instrs[0].operands[0].component == PTX_SELECTOR &&
+          !strcmp(instrs[0].operands[2].name, "b7654") && !ptx_effects(&instrs[0]));
+    CHECK(instrs[1].operands[0].kind == PTX_PAIR &&
+          instrs[1].operands[0].parts[0].kind == PTX_VECTOR);
+    CHECK(instrs[2].form->strange && !instrs[2].opaque &&
+          ptx_effects(&instrs[2]) == (PTX_READS | PTX_WORST));
+    CHECK(ptx_effects(&instrs[3]) == PTX_STATE);
+    CHECK(instrs[4].form->op == PTX_OP_tcgen05_fence_before &&
+          ptx_effects(&instrs[4]) == PTX_FENCE);
+    CHECK(ptx_role(&instrs[5], 1) == 's'); /* tensor memory: no pointer */
+    ptx_module_free(&module);
+}
+
 /* Text that must be refused, with the place of the mistake. */
 static void test_errors(void)
 {
@@ -308,6 +341,7 @@ static void test_bounds(void)
 int main(void)
 {
     test_traps();
+    test_rare();
     test_errors();
     test_bounds();
     test_nvcc();
