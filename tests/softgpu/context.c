@@ -406,7 +406,11 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
     CUresult result = context_of(ctx, &context);
     if (result == CUDA_SUCCESS)
         result = capture_forbids_context(context);
-    return result == CUDA_SUCCESS ? context_drain(context) : result;
+    if (result == CUDA_SUCCESS)
+        result = context_drain(context);
+    if (result == CUDA_SUCCESS)
+        pools_settle(context->device->ordinal);
+    return result;
 }
 
 CUresult cuCtxSynchronize(void)

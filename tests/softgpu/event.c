@@ -23,8 +23,13 @@ CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
     CUresult result = context_enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!phEvent || Flags > (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING))
+    bool shared = Flags & CU_EVENT_INTERPROCESS;
+    if (!phEvent ||
+        Flags > (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS) ||
+        (shared && !(Flags & CU_EVENT_DISABLE_TIMING)))
         return CUDA_ERROR_INVALID_VALUE;
+    if (shared)
+        return CUDA_ERROR_NOT_SUPPORTED; /* no other process sees this device's time */
     struct event *event = calloc(1, sizeof *event);
     if (!event || !handle_add(event, HANDLE_EVENT)) {
         free(event);
@@ -221,7 +226,9 @@ CUresult cuEventSynchronize(CUevent hEvent)
     soft_lock();
     if (event->op)
         result = op_wait(event->op, event->context);
+    int device = event->context->device->ordinal;
     soft_unlock();
+    pools_settle(device);
     return result;
 }
 

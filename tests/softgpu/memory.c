@@ -201,6 +201,24 @@ CUresult memory_take(struct context *context, uint64_t size, uint64_t align, enu
     return result;
 }
 
+void memory_mark(uint64_t address, struct pool *pool)
+{
+    pthread_mutex_lock(&mutex);
+    int index = index_of(address);
+    if (index >= 0)
+        block_of(table_at((unsigned)index))->pool = pool;
+    pthread_mutex_unlock(&mutex);
+}
+
+void memory_sync_set(uint64_t address, bool sync)
+{
+    struct table_row row;
+    pthread_mutex_lock(&mutex);
+    if (table_find(address, &row))
+        block_of(row)->sync = sync;
+    pthread_mutex_unlock(&mutex);
+}
+
 static void give(int index)
 {
     const struct memory_block *block = block_of(table_at((unsigned)index));
@@ -231,6 +249,12 @@ void memory_give_all(struct context *context)
             continue;
         if (block.kind <= MEMORY_MANAGED) {
             give(i);
+            if (block.pool) { /* whose lock comes first: then look again, from the end */
+                pthread_mutex_unlock(&mutex);
+                pool_gave(&block);
+                pthread_mutex_lock(&mutex);
+                i = (int)table_count();
+            }
             continue;
         }
         leave(i); /* host memory: what is the caller's stays mapped */

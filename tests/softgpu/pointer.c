@@ -23,6 +23,8 @@ static CUresult attribute(void *data, CUpointer_attribute which, uint64_t addres
         *(uint64_t *)data = address;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        *(unsigned *)data = block->sync;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         *(unsigned *)data = 0;
@@ -53,7 +55,16 @@ static CUresult attribute(void *data, CUpointer_attribute which, uint64_t addres
                                             : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        *(CUmemoryPool *)data = NULL;
+        *(CUmemoryPool *)data = (CUmemoryPool)block->pool;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        if (block->kind != MEMORY_MAPPED)
+            return CUDA_ERROR_INVALID_VALUE;
+        *(uint64_t *)data = which == CU_POINTER_ATTRIBUTE_MAPPING_SIZE ? block->size : block->base;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        *(uint64_t *)data = block->id;
         return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -111,5 +122,20 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
         if (found)
             (void)attribute(data[i], attributes[i], ptr, &block); /* what has no value stays 0 */
     }
+    return CUDA_SUCCESS;
+}
+
+/* Copies here are ordered as the flag demands in any case; it is kept to be read again. */
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    struct context *context;
+    struct memory_block block;
+    CUresult result = context_enter(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !memory_find(ptr, &block) ||
+        block.kind == MEMORY_HOST || block.kind == MEMORY_REGISTERED)
+        return CUDA_ERROR_INVALID_VALUE;
+    memory_sync_set(ptr, *(const unsigned *)value != 0);
     return CUDA_SUCCESS;
 }

@@ -151,17 +151,21 @@ enum memory_kind {
 struct memory_block {
     uint64_t base, size;
     enum memory_kind kind;
-    bool writable;
-    unsigned flags; /* of the host call that made it */
-    uint64_t id;    /* no two allocations of a process have the same */
-    int device;     /* ordinal; of host memory: of the context that made it */
+    bool writable, sync; /* sync: CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
+    unsigned flags;      /* of the host call that made it */
+    uint64_t id;         /* no two allocations of a process have the same */
+    int device;          /* ordinal; of host memory: of the context that made it */
     struct context *context;
+    struct pool *pool; /* that it was taken from; NULL: none */
 };
 
 /* Takes a new device, managed or module block. CUDA_ERROR_OUT_OF_MEMORY when the device has no
  * room. */
 CUresult memory_take(struct context *context, uint64_t size, uint64_t align, enum memory_kind kind,
                      uint64_t *address);
+/* Remembers that the block at this address is of a pool. */
+void memory_mark(uint64_t address, struct pool *pool);
+void memory_sync_set(uint64_t address, bool sync); /* of the block that holds address */
 /* Gives such a block back; CUDA_ERROR_INVALID_VALUE unless address is its first byte and the block
  * is of this kind, or managed where device is asked for. */
 CUresult memory_give(uint64_t address, enum memory_kind kind);
@@ -185,6 +189,10 @@ uint64_t memory_used(int device);
 void memory_owner_set(int device);
 extern const struct exec_memory soft_memory;
 uint64_t round_up(uint64_t value, uint64_t to);
+
+/* pool.c: a block of a pool was given back; the work of a device was waited for. */
+void pool_gave(const struct memory_block *block);
+void pools_settle(int device);
 
 /* vmm.c */
 bool vmm_holds(uint64_t address); /* inside a reservation */

@@ -1,5 +1,5 @@
-/* Every entry that the software GPU's driver exports, as a structure of pointers: for its tests, and
- * for the runtime library, which finds the driver like any other caller. */
+/* Every entry that the software GPU's driver exports, as a structure of pointers: for its tests,
+ * and for the runtime library, which finds the driver like any other caller. */
 #ifndef SOFTGPU_SOFT_ENTRIES_H
 #define SOFTGPU_SOFT_ENTRIES_H
 

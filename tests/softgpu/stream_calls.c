@@ -62,7 +62,9 @@ static CUresult synchronize(CUstream handle, bool per_thread)
     if (result != CUDA_SUCCESS)
         return result;
     struct op *op = op_create(sizeof *op);
-    return op ? op_submit(stream, op, true) : CUDA_ERROR_OUT_OF_MEMORY;
+    result = op ? op_submit(stream, op, true) : CUDA_ERROR_OUT_OF_MEMORY;
+    pools_settle(stream->context->device->ordinal);
+    return result;
 }
 
 struct callback_op {

@@ -21,13 +21,15 @@ struct reservation {
 struct physical {
     int fd, device;
     uint64_t size;
-    unsigned references; /* its handle, and each mapping */
+    unsigned references; /* its handle as often as it was given out, and each mapping */
+    unsigned handles;    /* how often that is */
 };
 
 struct mapping {
     uint64_t base, size;
     struct physical *physical;
     bool accessible;
+    CUmemAccess_flags access[SOFT_DEVICES_MOST];
     struct mapping *next;
 };
 
@@ -160,7 +162,7 @@ static struct physical *physical_create(int device, uint64_t size)
     struct physical *physical = malloc(sizeof *physical);
     int fd = memfd_create("softgpu", MFD_CLOEXEC);
     if (physical && fd >= 0 && ftruncate(fd, (off_t)size) == 0) {
-        *physical = (struct physical){fd, device, size, 1};
+        *physical = (struct physical){fd, device, size, 1, 1};
         if (handle_add(physical, HANDLE_PHYSICAL))
             return physical;
     }
@@ -214,8 +216,9 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle_v1 handle)
     struct physical *physical = physical_of(handle);
     if (!physical)
         return CUDA_ERROR_INVALID_VALUE;
-    handle_remove(physical);
     pthread_mutex_lock(&mutex);
+    if (--physical->handles == 0)
+        handle_remove(physical);
     physical_release(physical);
     pthread_mutex_unlock(&mutex);
     return CUDA_SUCCESS;
@@ -241,7 +244,8 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
         fits = false;
     if (fits) {
         physical->references++;
-        *mapping = (struct mapping){ptr, size, physical, false, mappings};
+        *mapping =
+            (struct mapping){.base = ptr, .size = size, .physical = physical, .next = mappings};
         mappings = mapping;
     }
     pthread_mutex_unlock(&mutex);
@@ -319,6 +323,17 @@ static CUresult set_access(struct mapping *mapping, CUmemAccess_flags access)
     return result;
 }
 
+/* What the host and the executor may do is what some device may: they cannot tell devices apart. */
+static CUresult set_accesses(struct mapping *mapping, const CUmemAccessDesc *desc, size_t count)
+{
+    CUmemAccess_flags most = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    for (size_t i = 0; i < count; i++)
+        mapping->access[desc[i].location.id] = desc[i].flags;
+    for (int i = 0; i < SOFT_DEVICES_MOST; i++)
+        most = mapping->access[i] > most ? mapping->access[i] : most;
+    return set_access(mapping, most);
+}
+
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
     CUresult result = soft_enter();
@@ -334,7 +349,68 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
         result = CUDA_ERROR_INVALID_VALUE;
     for (struct mapping *m = mappings; m && result == CUDA_SUCCESS; m = m->next)
         if (m->base >= ptr && m->base + m->size <= ptr + size)
-            result = set_access(m, desc[count - 1].flags);
+            result = set_accesses(m, desc, count);
     pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+/* ---- questions ---- */
+
+/* The mapping that holds address, or NULL. Caller holds the mutex. */
+static const struct mapping *mapping_at(uint64_t address)
+{
+    const struct mapping *m = mappings;
+    while (m && address - m->base >= m->size)
+        m = m->next;
+    return m;
+}
+
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
+{
+    CUresult result = soft_enter();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!flags || !location || !location_fits(location))
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&mutex);
+    const struct mapping *mapping = mapping_at(ptr);
+    if (mapping)
+        *flags = mapping->access[location->id];
+    pthread_mutex_unlock(&mutex);
+    return mapping ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle_v1 *handle, void *addr)
+{
+    CUresult result = soft_enter();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&mutex);
+    const struct mapping *mapping = mapping_at((uintptr_t)addr);
+    struct physical *physical = mapping ? mapping->physical : NULL;
+    if (physical && !physical->handles && !handle_add(physical, HANDLE_PHYSICAL))
+        physical = NULL;
+    if (physical) {
+        physical->handles++;
+        physical->references++;
+        *handle = (uintptr_t)physical;
+    }
+    pthread_mutex_unlock(&mutex);
+    return physical ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+                                                CUmemGenericAllocationHandle_v1 handle)
+{
+    CUresult result = soft_enter();
+    const struct physical *physical = physical_of(handle);
+    if (result == CUDA_SUCCESS && (!prop || !physical))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        *prop = (CUmemAllocationProp){
+            .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = physical->device}};
     return result;
 }
