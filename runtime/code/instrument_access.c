@@ -88,7 +88,8 @@ static bool copy_async(struct rewriting *work, const struct ptx_instr *instr, st
     }
     unsigned size = (unsigned)operands[2].bits;
     out->count = 2;
-    out->list[0] = (struct access){INFO_WRITE, size, PTX_SPACE_shared, &operands[0], NULL};
+    out->list[0] =
+        (struct access){INFO_WRITE | INFO_SHARED, size, PTX_SPACE_shared, &operands[0], NULL};
     out->list[1] = (struct access){INFO_READ, size, PTX_SPACE_global, &operands[1], length};
     return true;
 }
@@ -142,6 +143,10 @@ static bool accesses_of(struct rewriting *work, const struct ptx_instr *instr, s
     }
     unsigned info = row->info | strength(form);
     uint8_t space = row->collective ? PTX_SPACE_shared : form->space;
+    info |= space == PTX_SPACE_shared  ? INFO_SHARED
+            : space == PTX_SPACE_local ? INFO_LOCAL
+            : space == PTX_SPACE_const ? INFO_CONST
+                                       : 0;
     out->count = 1;
     out->list[0] = (struct access){info, size, space, address, NULL};
     out->collective = row->collective;

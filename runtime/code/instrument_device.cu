@@ -247,8 +247,12 @@ FUNC u32 kgi_generic(u64 thread, u64 address, u32 info, u32 line)
         return kgi_shared(thread, to_shared(address), info | SHARED, line);
     if (__isLocal((void *)address))
         return kgi_local(thread, to_local(address), info | LOCAL, line);
-    if (is_const(address))
-        return kgi_const(thread, to_const(address), info | CONSTANT, line);
+    if (kgi_state.const_count && is_const(address)) {
+        /* a device may have no window of its own for them */
+        u64 constant = to_const(address);
+        if (find(kgi_state.consts, kgi_state.const_count, constant, info & 255))
+            return kgi_const(thread, constant, info | CONSTANT, line);
+    }
     return kgi_global(thread, address, info, line);
 }
 
@@ -533,7 +537,7 @@ FUNC void kgi_race_generic(u64 thread, u64 address, u32 info, u32 line, u64 valu
     if (__isShared((void *)address))
         kgi_race_shared(thread, to_shared(address), info & VOLATILE ? info & ~STRONG : info, line,
                         value);
-    else if (!__isLocal((void *)address) && !is_const(address))
+    else if (!__isLocal((void *)address))
         kgi_race_global(thread, address, info, line, value);
 }
 

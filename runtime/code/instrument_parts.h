@@ -31,6 +31,9 @@ enum {
     INFO_STRONG = 0x800,
     INFO_RELEASE = 0x1000,
     INFO_VOLATILE = 0x2000,
+    INFO_SHARED = 0x10000,
+    INFO_LOCAL = 0x20000,
+    INFO_CONST = 0x30000,
 };
 
 /* KG_NOT_ELIGIBLE with a reason; the first one stands. */

@@ -59,8 +59,10 @@ static kg_status take_ranges(struct observe *o, const struct observe_range *rang
         return KG_NO_MEMORY;
     for (uint32_t i = 0; i < count; i++)
         if (ranges[i].size)
-            o->ranges[o->range_count++] = (struct observe_range){ranges[i].address, ranges[i].size,
-                                                                 ranges[i].rights, NULL, NULL};
+            o->ranges[o->range_count++] = (struct observe_range){.address = ranges[i].address,
+                                                                 .size = ranges[i].size,
+                                                                 .rights = ranges[i].rights,
+                                                                 .name = ranges[i].name};
     qsort(o->ranges, o->range_count, sizeof *o->ranges, by_address);
     for (uint32_t i = 1; i < o->range_count; i++)
         if (o->ranges[i].address - o->ranges[i - 1].address < o->ranges[i - 1].size)
@@ -83,8 +85,11 @@ static kg_status take_consts(struct observe *o, CUmodule module)
     if (result == CUDA_SUCCESS)
         result = real.cuMemcpyDtoH_v2(addresses, table, count * sizeof *addresses);
     for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++)
-        o->consts[i] = (struct observe_range){addresses[i], o->text->const_sizes[i],
-                                              INSTRUMENT_READ, NULL, NULL};
+        o->consts[i] = (struct observe_range){.address = addresses[i],
+                                              .size = o->text->const_sizes[i],
+                                              .rights = INSTRUMENT_READ,
+                                              .name = o->text->consts[i]};
+    qsort(o->consts, count, sizeof *o->consts, by_address);
     free(addresses);
     o->const_count = count;
     return result == CUDA_SUCCESS ? KG_OK : fail(result, "constant variables");

@@ -10,6 +10,7 @@
 
 struct observe_range {
     uint64_t address, size;
+    const char *name;        /* of the caller, or a constant variable's; NULL: none */
     unsigned rights;         /* INSTRUMENT_READ, INSTRUMENT_WRITE */
     uint8_t *reads, *writes; /* set by observe_read when recording: bit i of byte j is address
                                 rounded down to 32, plus 8 * j + i. Owned by the observation */
@@ -20,7 +21,7 @@ struct observe {
     struct kg_launch launch;
     uint32_t range_count, const_count;
     struct observe_range *ranges; /* in order of their addresses */
-    struct observe_range *consts; /* as text->consts */
+    struct observe_range *consts; /* constant variables, in order of addresses of their own */
     struct instrument_reports reports;
     /* private */
     struct instrument_state state;
