@@ -1,0 +1,2 @@
+// The kernels of the sample program polynomial, as they are.
+#include "../../samples/polynomial/polynomial.cu"

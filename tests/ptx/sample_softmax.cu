@@ -1,0 +1,2 @@
+// The kernels of the sample program softmax, as they are.
+#include "../../samples/softmax/softmax.cu"

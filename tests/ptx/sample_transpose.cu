@@ -1,0 +1,2 @@
+// The kernels of the sample program transpose, as they are.
+#include "../../samples/transpose/transpose.cu"
