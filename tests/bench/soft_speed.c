@@ -3,7 +3,7 @@
  * half a second of this process's processor time (others may use the machine); instructions are
  * those that the executor counts (a guarded one that does not happen counts, labels and
  * declarations do not). Prints each kernel's rate and the geometric mean. A number of this machine,
- * not of any GPU. */
+ * not of any GPU. With `model` as argument the time model counts along, as in the driver. */
 #include "unit/exec_samples.h"
 
 #include <math.h>
@@ -19,10 +19,13 @@ static uint64_t cpu_ns(void)
 int main(int argc, char **argv)
 {
     double product = 0;
-    unsigned scale = argc > 1 ? (unsigned)atoi(argv[1]) : 8;
+    bool model = argc > 1 && !strcmp(argv[1], "model");
+    struct exec_device device = {1, 2048, 32, 65536, 228 << 10, 1 << 10, 0, 0, {0}, 1, 1, 1, 1};
+    exec_device_rates(&device, 9, 0);
     for (unsigned i = 0; i < 2 * SAMPLE_COUNT; i++) {
-        struct sample sample = sample_make(i / 2, i % 2, scale);
+        struct sample sample = sample_make(i / 2, i % 2, 6);
         sample.call.config.threads = 1;
+        sample.call.config.device = model ? &device : NULL;
         call_good(&sample.call);
         uint64_t start = cpu_ns(), end = start, instructions = 0, launches = 0;
         for (; end - start < 500000000; end = cpu_ns(), launches++) {

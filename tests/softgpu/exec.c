@@ -145,15 +145,6 @@ static uint32_t stack_bytes(struct exec_func *func)
     return func->stack_bytes = func->local_bytes + most + 16;
 }
 
-static uint32_t registers_of(const struct ptx_func *func)
-{
-    uint32_t words = 0;
-    for (uint32_t i = 0; i < func->reg_count; i++)
-        words += ptx_types[func->regs[i].type].bits > 32 ? 2 : 1;
-    words = 10 + words / 3; /* a register is used again when its value is dead */
-    return words < 16 ? 16 : words > 255 ? 255 : words;
-}
-
 static uint32_t product(const uint32_t dims[3])
 {
     uint64_t threads = (uint64_t)dims[0] * dims[1] * dims[2];
@@ -172,14 +163,15 @@ static bool kernel_make(struct exec_module *module, struct exec_func *func)
         kernel->params[i] =
             (struct kg_param){ptx->params[i]->offset, (uint32_t)ptx->params[i]->size};
     uint32_t required = product(ptx->reqntid), allowed = product(ptx->maxntid);
+    uint32_t threads = required < allowed ? required : allowed;
     kernel->info = (struct exec_info){.name = ptx->name,
                                       .param_count = ptx->param_count,
                                       .param_bytes = ptx->param_bytes,
                                       .params = kernel->params,
                                       .static_shared = func->shared_bytes,
                                       .local_bytes = stack_bytes(func),
-                                      .registers = registers_of(ptx),
-                                      .max_threads = required < allowed ? required : allowed};
+                                      .registers = registers_of(ptx, threads),
+                                      .max_threads = threads};
     module->kernel_count++;
     return true;
 }

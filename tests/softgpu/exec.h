@@ -6,6 +6,8 @@
 
 #include "kgenrt.h"
 
+#include "exec_model.h"
+
 /* A mapped, accessible range of device memory. Device addresses are host addresses of reserved
  * windows, so a checked access is a plain load or store. */
 struct exec_range {
@@ -84,12 +86,14 @@ struct exec_config {
     const volatile bool *cancel;      /* may be NULL */
     bool cooperative;                 /* blocks wait for each other: all must make progress */
     const struct exec_record *record; /* filled during the launch; may be NULL */
+    const struct exec_device *device; /* counts are wanted; may be NULL */
 };
 
 struct exec_result {
     enum exec_fault fault;
-    uint64_t instructions; /* executed, summed over threads */
-    char text[512];        /* of a fault: kernel, PTX line, block, thread, address */
+    uint64_t instructions;     /* executed, summed over threads */
+    struct exec_counts counts; /* of the time model, if config->device */
+    char text[512];            /* of a fault: kernel, PTX line, block, thread, address */
 };
 
 /* Runs a whole launch to its end, in the calling thread (and helpers of its own). params: packed

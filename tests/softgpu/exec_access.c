@@ -96,10 +96,12 @@ static bool careful(const struct group *g, const struct code *c, struct access *
     return true;
 }
 
-static bool reach(const struct group *g, const struct code *c, struct access *x, bool write)
+static bool reach(struct group *g, const struct code *c, struct access *x, bool write)
 {
     uint32_t bytes = (uint32_t)c->width * c->count;
     addresses(g, c, x->address);
+    if (g->warp->block->worker->model)
+        model_access(g, c, x->address, bytes, write);
     return fast(g, c->kind, x, bytes, write) || careful(g, c, x, bytes, write);
 }
 

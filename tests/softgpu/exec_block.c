@@ -87,6 +87,8 @@ void block_begin(struct block *block, uint64_t number)
     }
     for (uint32_t i = 0; i < block->warp_count; i++)
         warp_begin(&block->warps[i]);
+    if (block->worker->model)
+        model_block_begin(block);
     block->used = true;
 }
 
@@ -130,6 +132,8 @@ static bool barrier_complete(struct block *block, uint32_t id)
         return false;
     result = first->pc->kind ? barrier_reduce(block, first, id) : 0;
     block->arrived[id] = 0;
+    if (block->worker->model && expected == block->live)
+        model_meet(block);
     for (uint32_t i = 0; i < block->lane_count; i++) {
         struct lane *lane = &block->lanes[i];
         if (lane->state != AT_BARRIER || lane->R[lane->pc->a].u32 != id)

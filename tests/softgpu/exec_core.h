@@ -79,6 +79,13 @@ typedef bool (*slow_function)(struct lane *lane, union slot *R, const struct cod
 /* R: frame of the warp; mask: the lanes. */
 typedef void (*row_function)(union slot *R, const struct code *c, uint32_t mask);
 
+/* What the time model counts for an instruction: exec_model.h. */
+struct cost {
+    uint8_t pipe, slots, special, latency;
+    bool direct; /* at an address that is known: an operand of its user */
+    uint32_t work;
+};
+
 struct code {
     uint16_t op;   /* enum exec_op */
     uint8_t mode;  /* enum mode */
@@ -89,7 +96,8 @@ struct code {
     bool narrow;   /* address register has 32 bits */
     uint32_t d, p; /* destinations: result, predicate */
     uint32_t a, b, c, m;
-    int64_t imm;      /* address offset; target of a branch */
+    int64_t imm; /* address offset; target of a branch */
+    struct cost cost;
     row_function row; /* of an operation that is a row */
     slow_function slow;
     union {
@@ -195,6 +203,8 @@ struct warp {
     union slot *base;    /* frame of the entry */
     union slot *stack;   /* frames of callees; grows */
     uint32_t stack_room; /* slots */
+    uint64_t time;       /* of the model: clocks since the block began */
+    uint64_t *ready;     /* and when each slot of the entry's frame has its value */
 };
 
 struct block {
@@ -208,6 +218,8 @@ struct block {
     uint64_t number;
     uint32_t lane_count, warp_count, live;
     uint64_t clock; /* instructions of its warps */
+    uint64_t *ready;
+    uint32_t ready_slots; /* of each warp */
     uint32_t arrived[BARRIERS];
     struct block *next; /* parked */
 };
@@ -219,7 +231,7 @@ struct launch {
     struct exec_result *result;
     uint64_t block_count, next_block; /* next_block: atomic */
     uint64_t order_step, order_start;
-    uint32_t lane_count, shared_bytes, local_bytes;
+    uint32_t lane_count, shared_bytes, local_bytes, resident;
     bool careful;       /* every access goes through memory_at: it is recorded or judged */
     unsigned char dirt; /* what shared and local memory hold at first */
     bool stop;          /* atomic: a fault or cancellation */
@@ -228,6 +240,7 @@ struct launch {
 
 struct worker {
     struct launch *launch;
+    struct model *model;              /* NULL: the launch has no device to model */
     struct exec_range cached[RANGES]; /* the last used first */
     uint64_t instructions;
     struct block *parked, *idle;
@@ -263,6 +276,25 @@ enum group_end group_run(struct group *group);
 /* exec_access.c: X_load and X_store. False: a fault. */
 bool group_load(struct group *group, const struct code *c);
 bool group_store(struct group *group, const struct code *c);
+/* exec_pressure.c */
+uint32_t registers_of(const struct ptx_func *ptx, uint32_t max_threads);
+/* exec_cost.c */
+void cost_of(struct code *c);
+/* exec_model.c: blocks of an SM at once. */
+uint32_t model_resident(const struct exec_device *device, uint32_t threads, uint32_t registers,
+                        uint32_t shared);
+/* exec_traffic.c: one model a worker; only where worker->model is not NULL. */
+struct model *model_create(const struct launch *launch);
+void model_block_begin(struct block *block);
+void model_block_end(struct block *block);
+uint64_t model_meet(struct block *block);
+void model_instruction(struct group *g, const struct code *c); /* but loads and stores */
+void model_access(struct group *g, const struct code *c, const uint64_t *address, uint32_t bytes,
+                  bool write);
+void model_atomic(struct group *g, const struct code *c, const uint64_t *address, uint32_t bytes);
+void model_end(struct model *m, struct model *into); /* frees m, adds its counts to `into` */
+void model_result(struct model *m, struct exec_counts *out);
+
 /* exec_call.c */
 void warp_begin(struct warp *warp);
 void block_begin(struct block *block, uint64_t number);

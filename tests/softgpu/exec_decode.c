@@ -8,6 +8,13 @@
 
 enum { MAX_SLOTS = 1 << 24 };
 
+/* A register that is written once, with the address of a parameter of the entry. */
+struct known {
+    const struct ptx_var *var; /* NULL: it is not */
+    int64_t offset;
+    uint8_t defs;
+};
+
 struct decoder {
     struct exec_module *module;
     struct exec_func *func;
@@ -22,6 +29,7 @@ struct decoder {
     uint32_t *hash;   /* constants by value: slot numbers */
     uint32_t hash_count, constants;
     uint32_t *var_offset; /* of the body's variables, in local or shared memory */
+    struct known *known;  /* of the registers */
     struct code spare;    /* written when memory is out */
     bool failed, unsupported;
 };
@@ -291,14 +299,71 @@ static unsigned address_of(struct decoder *x, const struct ptx_operand *o, unsig
         return PTX_SPACE_local;
     }
     c->a = constant(x, address);
-    return own == PTX_SPACE_param || own == PTX_SPACE_shared ? own : PTX_SPACE_global;
+    c->cost.direct = own == PTX_SPACE_param || own == PTX_SPACE_const;
+    return own == PTX_SPACE_param || own == PTX_SPACE_shared || own == PTX_SPACE_const
+               ? own
+               : PTX_SPACE_global;
+}
+
+static void count_defs(struct known *known, const struct ptx_operand *o)
+{
+    if (o->kind == PTX_REG && known[o->reg].defs < 2)
+        known[o->reg].defs++;
+    for (uint32_t i = 0; i < o->part_count; i++)
+        count_defs(known, &o->parts[i]);
+}
+
+static struct known known_value(const struct decoder *x, const struct ptx_instr *instr)
+{
+    const struct ptx_operand *o = instr->operands;
+    if (instr->form->op == PTX_OP_mov && instr->operand_count == 2 && o[1].kind == PTX_SYMBOL &&
+        o[1].var && o[1].var->space == PTX_SPACE_param)
+        return (struct known){.var = o[1].var, .offset = o[1].offset};
+    if (instr->form->op == PTX_OP_add && instr->operand_count == 3 && o[1].kind == PTX_REG &&
+        x->known[o[1].reg].var && o[2].kind == PTX_INT)
+        return (struct known){.var = x->known[o[1].reg].var,
+                              .offset = x->known[o[1].reg].offset + (int64_t)o[2].bits};
+    return (struct known){0};
+}
+
+/* What is written under a guard, or not in the order of the text, is not known. */
+static void find_known(struct decoder *x)
+{
+    const struct ptx_func *ptx = x->ptx;
+    x->known = calloc(ptx->reg_count + 1, sizeof *x->known);
+    x->failed |= !x->known;
+    for (uint32_t i = 0; !x->failed && i < ptx->instr_count; i++)
+        for (unsigned k = 0; k < ptx->instrs[i].operand_count; k++)
+            if (ptx->instrs[i].opaque || ptx_role(&ptx->instrs[i], k) != 's')
+                count_defs(x->known, &ptx->instrs[i].operands[k]);
+    for (uint32_t i = 0; !x->failed && ptx->entry && i < ptx->instr_count; i++) {
+        const struct ptx_instr *instr = &ptx->instrs[i];
+        if (instr->opaque || instr->guard != PTX_NO_REG || !instr->operand_count ||
+            instr->operands[0].kind != PTX_REG || x->known[instr->operands[0].reg].defs != 1)
+            continue;
+        struct known value = known_value(x, instr);
+        x->known[instr->operands[0].reg].var = value.var;
+        x->known[instr->operands[0].reg].offset = value.offset;
+    }
+}
+
+/* The operand, with a register of a known address replaced by that. */
+static struct ptx_operand direct(const struct decoder *x, const struct ptx_operand *o)
+{
+    struct ptx_operand out = *o;
+    if (o->kind != PTX_ADDRESS || o->reg == PTX_NO_REG || !x->known[o->reg].var)
+        return out;
+    out.var = x->known[o->reg].var;
+    out.offset += x->known[o->reg].offset;
+    out.reg = PTX_NO_REG;
+    return out;
 }
 
 static void memory_access(struct decoder *x, const struct ptx_instr *instr, bool store)
 {
     const struct ptx_form *form = instr->form;
     const struct ptx_operand *data = &instr->operands[store ? 1 : 0];
-    const struct ptx_operand *address = &instr->operands[store ? 0 : 1];
+    const struct ptx_operand known = direct(x, &instr->operands[store ? 0 : 1]), *address = &known;
     if (instr->operand_count != 2 || form->type_count != 1 || !form_known(form)) {
         x->unsupported = true;
         return;
@@ -779,6 +844,7 @@ static void resolve(struct decoder *x)
     for (uint32_t i = 0; i < x->count; i++) {
         struct code *c = &x->code[i];
         c->row = row(c->op);
+        cost_of(c);
         if (c->op == X_bra || c->op == X_bra_if || c->op == X_bra_unless)
             c->imm = x->places[c->imm];
         if (c->op != X_brx)
@@ -807,6 +873,7 @@ kg_status exec_decode(struct exec_module *module, struct exec_func *func)
     x.places = calloc(ptx->instr_count + 1, sizeof *x.places);
     x.failed = !x.places || !func->param_offset || !func->result_offset;
     bool fits = !x.failed && lay_out(&x);
+    find_known(&x);
     for (uint32_t i = 0; i <= ptx->reg_count; i++) /* slot 0: the sink */
         new_slot(&x, 0);
     for (uint32_t i = 0; fits && i < ptx->instr_count && !x.failed; i++) {
@@ -830,6 +897,7 @@ kg_status exec_decode(struct exec_module *module, struct exec_func *func)
     free(x.frame);
     free(x.fixups);
     free(x.places);
+    free(x.known);
     free(x.hash);
     free(x.var_offset);
     return x.failed ? KG_NO_MEMORY : fits ? KG_OK : KG_LIMIT;

@@ -45,6 +45,7 @@ static void block_free(struct block *block)
     free(block->lanes);
     free(block->warps);
     free(block->slots);
+    free(block->ready);
     free(block->shared);
     free(block->local);
     free(block);
@@ -65,7 +66,10 @@ static struct block *block_create(struct worker *worker)
     block->slots = aligned_alloc(64, warps * frame * sizeof *block->slots);
     block->shared = malloc(launch->shared_bytes + 16u);
     block->local = malloc(lanes * launch->local_bytes + 16u);
-    if (!block->lanes || !block->warps || !block->slots || !block->shared || !block->local) {
+    block->ready_slots = worker->model ? launch->kernel->func->slot_count : 0;
+    block->ready = malloc((warps * block->ready_slots + 1) * sizeof *block->ready);
+    if (!block->lanes || !block->warps || !block->slots || !block->shared || !block->local ||
+        !block->ready) {
         block_free(block);
         return NULL;
     }
@@ -76,7 +80,8 @@ static struct block *block_create(struct worker *worker)
                                         .lanes = block->lanes + i * WARP,
                                         .count = count,
                                         .all = UINT32_MAX >> (WARP - count),
-                                        .base = block->slots + i * frame};
+                                        .base = block->slots + i * frame,
+                                        .ready = block->ready + (size_t)i * block->ready_slots};
     }
     return block;
 }
@@ -99,7 +104,8 @@ static struct block *next_block(struct worker *worker)
 {
     struct launch *launch = worker->launch;
     struct block *block = NULL, **last = &worker->parked;
-    if (worker->parked_count < PARKED) {
+    /* blocks of a cooperative launch may all wait for the last one */
+    if (worker->parked_count < PARKED || launch->config->cooperative) {
         uint64_t turn = __atomic_fetch_add(&launch->next_block, 1, __ATOMIC_RELAXED);
         if (turn < launch->block_count) {
             block = worker->idle ? worker->idle : block_create(worker);
@@ -132,6 +138,8 @@ static void *work(void *self)
     while (!__atomic_load_n(&worker->launch->stop, __ATOMIC_ACQUIRE) &&
            (block = next_block(worker))) {
         enum block_end end = block_run(block);
+        if (end == BLOCK_DONE && worker->model)
+            model_block_end(block);
         struct block **list = end == BLOCK_YIELDS ? &worker->parked : &worker->idle;
         worker->parked_count += end == BLOCK_YIELDS;
         block->next = *list;
@@ -173,7 +181,6 @@ static void order_blocks(struct launch *launch, uint64_t seed)
 
 static void run_workers(struct launch *launch, unsigned count)
 {
-    static const struct worker none;
     struct worker *workers = calloc(count, sizeof *workers);
     pthread_t threads[WORKERS];
     unsigned started = 0;
@@ -182,8 +189,10 @@ static void run_workers(struct launch *launch, unsigned count)
         return;
     }
     for (unsigned i = 0; i < count; i++) {
-        workers[i] = none;
         workers[i].launch = launch;
+        workers[i].model = launch->config->device ? model_create(launch) : NULL;
+        if (launch->config->device && !workers[i].model)
+            out_of_memory(launch);
     }
     while (started + 1 < count &&
            !pthread_create(&threads[started], NULL, work, &workers[started + 1]))
@@ -193,6 +202,11 @@ static void run_workers(struct launch *launch, unsigned count)
         pthread_join(threads[i], NULL);
     for (unsigned i = 0; i < count; i++)
         launch->result->instructions += workers[i].instructions;
+    for (unsigned i = 1; i < count; i++)
+        model_end(workers[i].model, workers[0].model);
+    if (workers[0].model)
+        model_result(workers[0].model, &launch->result->counts);
+    model_end(workers[0].model, NULL);
     free(workers);
 }
 
@@ -242,6 +256,9 @@ void exec_launch(const struct exec_kernel *kernel, const struct exec_config *con
     launch.shared_bytes = kernel->func->shared_bytes;
     if (config->launch.shared)
         launch.shared_bytes = module->dynamic_offset + config->launch.shared;
+    if (config->device)
+        launch.resident = model_resident(config->device, launch.lane_count, kernel->info.registers,
+                                         launch.shared_bytes);
     launch.careful = config->record != NULL;
     order_blocks(&launch, config->seed);
     pthread_mutex_init(&launch.lock, NULL);

@@ -149,9 +149,19 @@ static void load_param(struct group *g)
     put_same(g, g->c->d, bits & (~UINT64_C(0) >> (64 - 8 * g->c->width)));
 }
 
+static void count_atomic(struct group *g, const struct code *c)
+{
+    uint64_t address[WARP];
+    EACH(g->mask, i)
+    address[i] = (c->narrow ? g->R[c->a + i].u32 : g->R[c->a + i].u64) + (uint64_t)c->imm;
+    model_atomic(g, c, address, ptx_types[c->type].bits / 8);
+}
+
 static enum group_end lane_by_lane(struct group *g)
 {
     const struct code *c = g->c;
+    if (c->slow == slow_atomic && g->warp->block->worker->model)
+        count_atomic(g, c);
     EACH(g->mask, i)
     {
         g->warp->lanes[i].pc = c; /* for a fault's text */
@@ -284,6 +294,7 @@ enum group_end group_run(struct group *g)
     uint64_t executed = 0, lanes = 0;
     uint32_t counted = 0; /* mask that lanes are the number of */
     enum group_end end = GROUP_RUNS;
+    bool model = block->worker->model != NULL;
     while (end == GROUP_RUNS) {
         const struct code *c = g->c;
         if (c == g->rejoin) {
@@ -298,6 +309,8 @@ enum group_end group_run(struct group *g)
             counted = g->mask;
             lanes = (uint64_t)__builtin_popcount(counted);
         }
+        if (model && c->op != X_load && c->op != X_store)
+            model_instruction(g, c);
         if (likely(c->row != NULL)) {
             executed += lanes;
             block->clock++;

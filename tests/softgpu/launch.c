@@ -1,4 +1,5 @@
 /* Launches: checked and packed in the caller's thread, executed by a stream's worker. */
+#include "clock.h"
 #include "graph.h"
 
 #include <string.h>
@@ -45,7 +46,7 @@ static CUresult launch_run(struct op *op)
     if (launch->hang || launch->fail)
         return CUDA_ERROR_LAUNCH_FAILED;
     exec_launch(launch->kernel, &launch->config, launch->params, &result);
-    op->cost = clock_of_launch(result.instructions);
+    op->cost = clock_of_launch(exec_model_time(launch->config.device, &result.counts));
     /* What softgpu cannot do is always said; what the program did wrong, when asked. */
     bool said = result.fault == EXEC_UNSUPPORTED || soft_verbose();
     if (result.fault != EXEC_OK && result.fault != EXEC_CANCELLED && said)
@@ -147,6 +148,7 @@ CUresult launch_make(struct function *function, const struct launch_shape *shape
         .threads = (unsigned)soft_number("SOFTGPU_THREADS", 0),
         .cancel = &soft_cancel,
         .cooperative = shape->cooperative,
+        .device = clock_device(function->module->context->device),
     };
     launch->fail = soft_fault_due(SOFT_LAUNCH);
     launch->hang = soft_fault_due(SOFT_HANG);
