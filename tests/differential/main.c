@@ -3,7 +3,8 @@
  *   differential record FILE [TEXT]    rows that contain TEXT, else all
  *   differential compare FILE [TEXT]
  *   differential ptx FOLDER [TEXT]     the modules, for a compiler to judge
- *   differential list [TEXT] */
+ *   differential list [TEXT]
+ *   differential show FILE [TEXT]      the recorded inputs and results */
 #include "differential.h"
 
 #include <stdio.h>
@@ -155,6 +156,34 @@ static int write_ptx(const char *folder, const struct corpus *corpus)
     return 0;
 }
 
+static int show(const char *path, const struct corpus *corpus)
+{
+    struct store store;
+    if (!store_read(path, &store))
+        return 1;
+    for (unsigned i = 0; i < corpus->count; i++) {
+        const struct row *row = &corpus->rows[i];
+        struct stored one = store_find(&store, row);
+        printf("%s %s\n", row->text, one.status == ROW_MISSING ? "not recorded" : one.message);
+        for (unsigned t = 0; one.status == ROW_OK && t < row_raw(row); t++) {
+            const unsigned char *at = one.raw;
+            for (unsigned k = 0; k < row->input_count; k++)
+                printf("%llx ", (unsigned long long)input_value(row, k, t));
+            printf("->");
+            for (unsigned k = 0; k < row->output_count; k++) {
+                unsigned bytes = output_bytes(row->outputs[k]);
+                uint64_t value = 0;
+                memcpy(&value, at + (size_t)t * bytes, bytes);
+                at += (size_t)row_raw(row) * bytes;
+                printf(" %llx", (unsigned long long)value);
+            }
+            printf("\n");
+        }
+    }
+    bytes_free(&store.bytes);
+    return 0;
+}
+
 int main(int count, char **args)
 {
     struct corpus corpus;
@@ -162,7 +191,7 @@ int main(int count, char **args)
     bool lists = !strcmp(what, "list");
     if (count < (lists ? 2 : 3) || !corpus_make(&corpus)) {
         fprintf(stderr,
-                "differential record|compare FILE [TEXT], ptx FOLDER [TEXT], list [TEXT]\n");
+                "differential record|compare|show FILE [TEXT], ptx FOLDER [TEXT], list [TEXT]\n");
         return 2;
     }
     const char *text = lists ? args[2] : args[3];
@@ -176,6 +205,8 @@ int main(int count, char **args)
         result = record(args[2], &corpus);
     } else if (!strcmp(what, "compare")) {
         result = compare(args[2], &corpus);
+    } else if (!strcmp(what, "show")) {
+        result = show(args[2], &corpus);
     } else if (!strcmp(what, "ptx")) {
         result = write_ptx(args[2], &corpus);
     }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RECURSION_BYTES = 16384, DYNAMIC_ALIGN = 128 };
+enum { RECURSION_BYTES = 16384, ALLOCA_BYTES = 16384, DYNAMIC_ALIGN = 128 };
 
 /* ---- shared memory --------------------------------------------------------------------------- */
 
@@ -126,7 +126,7 @@ static bool variables_relocate(struct exec_module *module)
 /* Local memory of a function with all it calls. */
 static uint32_t stack_bytes(struct exec_func *func)
 {
-    uint32_t most = 0;
+    uint32_t most = 0, own = 0;
     if (func->visiting) /* recursion */
         return RECURSION_BYTES;
     if (func->stack_bytes || !func->code)
@@ -134,6 +134,8 @@ static uint32_t stack_bytes(struct exec_func *func)
     func->visiting = true;
     for (uint32_t i = 0; i < func->code_count; i++) {
         const struct code *c = &func->code[i];
+        if (c->slow == slow_stack)
+            own = ALLOCA_BYTES;
         if (c->op != X_call)
             continue;
         uint32_t bytes = c->call->indirect ? RECURSION_BYTES
@@ -142,7 +144,7 @@ static uint32_t stack_bytes(struct exec_func *func)
         most = bytes > most ? bytes : most;
     }
     func->visiting = false;
-    return func->stack_bytes = func->local_bytes + most + 16;
+    return func->stack_bytes = func->local_bytes + own + most + 16;
 }
 
 static uint32_t product(const uint32_t dims[3])

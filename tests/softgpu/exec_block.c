@@ -83,6 +83,7 @@ void block_begin(struct block *block, uint64_t number)
         lane->tid[2] = i / dim->x / dim->y;
         lane->state = READY;
         lane->carry = 0;
+        lane->allocated = 0;
         lane->local = block->local + (size_t)i * launch->local_bytes;
     }
     for (uint32_t i = 0; i < block->warp_count; i++)

@@ -89,12 +89,13 @@ static bool frame_enter(struct lane *lane, const struct exec_func *func, const s
     if (!lane->frames)
         lane->frames = calloc(MAX_DEPTH, sizeof *lane->frames);
     if (!lane->frames || lane->depth == MAX_DEPTH || slots > STACK_SLOTS ||
-        base + func->local_bytes > lane->block->worker->launch->local_bytes)
+        base + func->local_bytes + lane->allocated > lane->block->worker->launch->local_bytes)
         return lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "stack overflow in a call of %s",
                           func->ptx->name);
     if (!stack_grow(lane->warp, slots))
         return lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "out of memory in a call");
-    lane->frames[lane->depth++] = (struct frame){func, back, site, lane->stack_used, base};
+    lane->frames[lane->depth++] =
+        (struct frame){func, back, site, lane->stack_used, base, lane->allocated};
     lane->stack_used = slots;
     lane->func = func;
     lane->R = column_of(lane);
@@ -290,6 +291,7 @@ void lane_return(struct lane *lane)
     const unsigned char *from = lane->local + frame.local_base;
     unsigned char *to = lane->local + local_base(lane);
     lane->stack_used = frame.slot_base;
+    lane->allocated = frame.allocated;
     lane->R = column_of(lane);
     lane->func = lane->depth ? lane->frames[lane->depth - 1].func
                              : lane->block->worker->launch->kernel->func;

@@ -24,7 +24,14 @@
 
 #include <pthread.h>
 
-enum { WARP = 32, BARRIERS = 16, MAX_THREADS = 1024, MAX_DEPTH = 64, RANGES = 8 };
+enum {
+    WARP = 32,
+    BARRIERS = 17,
+    CLUSTER_BARRIER = 16 /* no program can name it */,
+    MAX_THREADS = 1024,
+    MAX_DEPTH = 64,
+    RANGES = 8
+};
 enum window { WINDOW_GLOBAL, WINDOW_SHARED, WINDOW_LOCAL, WINDOW_PARAM, WINDOW_FUNCTION };
 #define WINDOW_BASE(window) ((uint64_t)(window) << 48)
 
@@ -180,7 +187,7 @@ struct frame {
     const struct exec_func *func;
     const struct code *back; /* in the caller */
     const struct call_site *site;
-    uint32_t slot_base, local_base;
+    uint32_t slot_base, local_base, allocated;
 };
 
 struct lane {
@@ -193,6 +200,7 @@ struct lane {
     uint32_t index, tid[3];
     uint32_t depth, stack_used; /* slots of the frames of callees */
     uint8_t state, carry;
+    uint32_t allocated;   /* bytes by alloca, at the end of its local memory */
     struct frame *frames; /* of callees: MAX_DEPTH of them, made at the first call */
 };
 
@@ -348,6 +356,15 @@ bool slow_pair(struct lane *lane, union slot *R, const struct code *c);
 bool slow_int(struct lane *lane, union slot *R, const struct code *c);
 bool slow_set(struct lane *lane, union slot *R, const struct code *c);
 bool slow_pack(struct lane *lane, union slot *R, const struct code *c);
+/* exec_video.c, exec_mbarrier.c, exec_more.c */
+bool slow_video(struct lane *lane, union slot *R, const struct code *c);
+bool video_selects(const struct ptx_operand *operand); /* a part that it knows */
+bool slow_mbarrier(struct lane *lane, union slot *R, const struct code *c);
+bool slow_stack(struct lane *lane, union slot *R, const struct code *c);
+bool slow_hint(struct lane *lane, union slot *R, const struct code *c);
+bool slow_cluster(struct lane *lane, union slot *R, const struct code *c);
+bool slow_cvt_pack(struct lane *lane, union slot *R, const struct code *c);
+
 bool slow_fence(struct lane *lane, union slot *R, const struct code *c);
 bool slow_space(struct lane *lane, union slot *R, const struct code *c);
 

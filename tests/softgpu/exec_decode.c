@@ -32,6 +32,7 @@ struct decoder {
     struct known *known;  /* of the registers */
     struct code spare;    /* written when memory is out */
     bool failed, unsupported;
+    bool selects; /* parts of registers may be named */
 };
 
 /* ---- slots ----------------------------------------------------------------------------------- */
@@ -229,7 +230,9 @@ static uint32_t slot_of(struct decoder *x, const struct ptx_operand *o, uint8_t 
     uint32_t slot = 0;
     switch ((enum ptx_kind)o->kind) {
     case PTX_REG:
-        x->unsupported |= o->component != 0 || ptx_types[x->ptx->regs[o->reg].type].bits > 64;
+        x->unsupported |=
+            (o->component && !(x->selects && o->component == PTX_SELECTOR && video_selects(o))) ||
+            ptx_types[x->ptx->regs[o->reg].type].bits > 64;
         slot = reg_slot(o->reg);
         break;
     case PTX_INT:
@@ -693,7 +696,23 @@ static void operation(struct decoder *x, const struct ptx_instr *instr)
         c.slow = form_slow(form);
         x->unsupported |= !c.slow;
     }
-    plain(x, instr, c);
+    x->selects = c.slow == slow_video;
+    if (form->op == PTX_OP_lop3 && instr->operand_count == 6) { /* the last one: a predicate */
+        const struct ptx_operand last = {.part_count = 1, .parts = &instr->operands[5]};
+        struct ptx_instr shorter = *instr;
+        c.list = list_of(x, &last, PTX_TYPE_pred);
+        shorter.operand_count = 5;
+        plain(x, &shorter, c);
+    } else {
+        plain(x, instr, c);
+    }
+    x->selects = false;
+    if (form->op == PTX_OP_mbarrier_try_wait && !x->unsupported) { /* let others run */
+        struct code *skip = emit(x, X_skip_if, instr);
+        skip->a = slot_of(x, &instr->operands[0], PTX_TYPE_pred);
+        skip->imm = x->count + 1;
+        emit(x, X_yield, instr);
+    }
 }
 
 static void instruction(struct decoder *x, const struct ptx_instr *instr)
@@ -739,6 +758,12 @@ static void instruction(struct decoder *x, const struct ptx_instr *instr)
     case PTX_OP_barrier_sync:
     case PTX_OP_barrier_cta_sync:
         barrier(x, instr, false, false);
+        return;
+    case PTX_OP_barrier_cluster_wait: /* a block is a cluster of its own */
+        c.op = X_barrier;
+        c.a = constant(x, CLUSTER_BARRIER);
+        c.b = constant(x, 0);
+        *emit(x, c.op, instr) = c;
         return;
     case PTX_OP_bar_arrive:
     case PTX_OP_bar_cta_arrive:

@@ -451,7 +451,10 @@ bool slow_int(struct lane *lane, union slot *R, const struct code *c)
         d->u64 = product24(form, a.u32, b.u32);
         return true;
     case PTX_OP_mad24:
-        d->u64 = product24(form, a.u32, b.u32) + e.u32;
+        if (ptx_has(form, PTX_MOD_sat))
+            d->u64 = (uint64_t)clamp_s32((int64_t)(int32_t)product24(form, a.u32, b.u32) + e.s32);
+        else
+            d->u64 = product24(form, a.u32, b.u32) + e.u32;
         return true;
     case PTX_OP_sad:
         d->u64 = difference(type, a, b, e.u64);
@@ -489,6 +492,10 @@ bool slow_int(struct lane *lane, union slot *R, const struct code *c)
         return true;
     case PTX_OP_lop3:
         d->u64 = logic3(a.u32, b.u32, e.u32, R[c->m].u32);
+        if (c->list) { /* with .and or .or and a predicate */
+            bool other = R[c->list[0]].u32 != 0, set = d->u32 != 0;
+            R[c->p].u64 = ptx_has(form, PTX_MOD_or) ? set || other : set && other;
+        }
         return true;
     case PTX_OP_bmsk:
         d->u64 = bit_mask(form, a.u32, b.u32);

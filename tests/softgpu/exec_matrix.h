@@ -13,10 +13,10 @@ struct matrix {
     uint8_t types[FRAGMENTS]; /* enum ptx_type of the elements */
     bool col[FRAGMENTS];      /* column major */
     bool wmma, saturates, trans;
-    uint8_t bit_op;           /* PTX_MOD_xor, PTX_MOD_and: of single bits */
-    uint8_t fragment;         /* of wmma.load and wmma.store */
-    uint8_t tiles;            /* of ldmatrix and stmatrix */
-    uint32_t stride;          /* slot; 0: none given */
+    uint8_t bit_op;   /* PTX_MOD_xor, PTX_MOD_and: of single bits */
+    uint8_t fragment; /* of wmma.load and wmma.store */
+    uint8_t tiles;    /* of ldmatrix and stmatrix */
+    uint32_t stride;  /* slot; 0: none given */
     uint8_t counts[FRAGMENTS];
     const uint32_t *slots[FRAGMENTS]; /* registers */
 };

@@ -198,7 +198,8 @@ static enum group_end barrier(struct group *g)
         uint32_t id = g->R[c->a + i].u32;
         struct lane *lane = &g->warp->lanes[i];
         lane->pc = c;
-        if (id >= BARRIERS) {
+        if (id >= BARRIERS ||
+            (id == CLUSTER_BARRIER) != (c->instr->form->op == PTX_OP_barrier_cluster_wait)) {
             lane_fault(lane, EXEC_TRAP, "barrier %u does not exist", id);
             return GROUP_FAULT;
         }
