@@ -13,7 +13,7 @@
 enum {
     FORM_TERMS = 12,  /* of a form; one with more is not made */
     FORM_FACTORS = 3, /* of a monomial */
-    SYMBOL_FACTS = 3, /* that come with a symbol */
+    SYMBOL_FACTS = 4, /* that come with a symbol */
 };
 
 __extension__ typedef __int128 wide_int;
@@ -22,6 +22,16 @@ __extension__ typedef __int128 wide_int;
 struct range {
     wide_int low, high; /* both may be attained; -WIDE_INFINITE, WIDE_INFINITE: none */
 };
+
+static inline bool range_within(struct range a, struct range b)
+{
+    return a.low >= b.low && a.high <= b.high;
+}
+
+static inline bool range_bounded(struct range a)
+{
+    return a.low > -WIDE_INFINITE && a.high < WIDE_INFINITE;
+}
 
 struct term {
     uint32_t mono; /* number in affine->monos */
@@ -34,6 +44,12 @@ struct form {
     struct term terms[FORM_TERMS];
 };
 
+static inline bool form_constant(const struct form *form, int64_t *out)
+{
+    *out = form->constant;
+    return !form->count;
+}
+
 enum symbol_kind {
     SYMBOL_TID,
     SYMBOL_CTAID,
@@ -44,6 +60,7 @@ enum symbol_kind {
     SYMBOL_VARIABLE, /* the address of a variable */
     SYMBOL_TRIP,     /* times a loop came back to its header since it was entered */
     SYMBOL_QUOTIENT, /* floor(of / by) */
+    SYMBOL_CHOICE,   /* one of facts[], which are no facts then: addresses into several objects */
     SYMBOL_OTHER,    /* anything in its range */
 };
 

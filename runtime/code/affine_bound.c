@@ -267,7 +267,7 @@ static void take_own(struct search *search, const struct form *a)
         const struct monomial *mono = &search->affine->monos[a->terms[i].mono];
         for (uint32_t s = 0; s < mono->count; s++) {
             const struct symbol *symbol = &search->affine->symbols[mono->symbols[s]];
-            for (unsigned f = 0; f < symbol->fact_count; f++)
+            for (unsigned f = 0; symbol->kind != SYMBOL_CHOICE && f < symbol->fact_count; f++)
                 take(search, symbol->facts[f]);
         }
     }

@@ -100,7 +100,7 @@ struct reach {
     bool stray_writes;
     uint64_t arithmetic; /* operations of a thread at most, an fma counts two; 0: not known */
     uint64_t traffic;    /* bytes of global memory a thread moves at most; 0: not known */
-    bool complete;       /* all targets' reach is known, and there is no stray */
+    bool complete;       /* all pointers' reach is known, and there is no stray */
 };
 
 /* Parses the text. KG_NOT_FOUND: no such entry; KG_BAD_INPUT: no PTX, or parameters that are not

@@ -155,11 +155,6 @@ static struct range incoming(struct reaching *r, uint32_t number, bool strict, b
     return out;
 }
 
-static bool is_finite(struct range range)
-{
-    return range.low > -WIDE_INFINITE && range.high < WIDE_INFINITE;
-}
-
 static void make_anything(struct reaching *r, struct phi_state *phi)
 {
     phi->kind = PHI_ANYTHING;
@@ -172,7 +167,7 @@ static void check_range(struct reaching *r, uint32_t number)
     struct phi_state *phi = &r->phis[number];
     struct range type = reach_type_range(bits_of(r, &r->graph->values[number]), true);
     struct range all = incoming(r, number, false, false);
-    bool closed = is_finite(incoming(r, number, true, false));
+    bool closed = range_bounded(incoming(r, number, true, false));
     if (all.low >= phi->range.low && all.high <= phi->range.high) {
         if (!closed && !phi->open) {
             phi->open = true;
@@ -188,7 +183,7 @@ static void check_range(struct reaching *r, uint32_t number)
         return;
     }
     phi->turns++;
-    if (phi->turns > GIVE_UP_AFTER || !is_finite(all)) {
+    if (phi->turns > GIVE_UP_AFTER || !range_bounded(all)) {
         make_anything(r, phi);
         return;
     }
@@ -225,9 +220,9 @@ static void check_phi(struct reaching *r, uint32_t loop, uint32_t number)
     phi->kind = PHI_RANGE;
     phi->turns = 0;
     phi->range = incoming(r, number, false, true);
-    phi->open = !is_finite(incoming(r, number, true, true));
+    phi->open = !range_bounded(incoming(r, number, true, true));
     r->changed = true;
-    if (!is_finite(phi->range))
+    if (!range_bounded(phi->range))
         phi->kind = PHI_ANYTHING;
 }
 

@@ -20,6 +20,9 @@ enum {
     CANDIDATES = 48,    /* invariants tried for a loop */
 };
 
+/* Slots of the symbols that an instruction or value makes; operands have 0 to 15. */
+enum { SLOT_TYPED = 16, SLOT_RESULT = 32, SLOT_QUOTIENT = 40, SLOT_JOIN = 48 };
+
 enum cond_kind { COND_UNKNOWN, COND_LE, COND_EQ, COND_NE, COND_AND, COND_OR };
 
 /* form <= 0, == 0, != 0; or both, one of a and b. */
@@ -111,6 +114,29 @@ const struct symbol *reach_open(const struct reaching *r, const struct form *for
 struct form reach_join(struct reaching *r, const void *thing, uint32_t block, uint32_t count,
                        const struct form *forms, const struct fact *const *facts);
 
+/* Bounds at the place at hand; whether there are any without what is open. */
+struct range reach_bound(struct reaching *r, const struct form *form);
+bool reach_strict(struct reaching *r, const struct form *form);
+/* An unknown in a range, made by the instruction at hand out of `from`. */
+struct form reach_in(struct reaching *r, uint32_t slot, struct range range, bool open,
+                     const struct form *from);
+/* A fact (<= 0) that comes with the symbol that the form is. */
+void reach_own_fact(struct reaching *r, const struct form *symbol, const struct form *fact);
+bool reach_modulo(struct reaching *r, const struct form *a, int64_t by, uint32_t slot,
+                  struct form *out);
+bool reach_int_type(const struct ptx_form *form, unsigned i);
+
+/* ---- reach_bits.c, reach_join.c: instructions, as reach_value ---- */
+
+bool reach_logic(struct reaching *r, const struct ptx_instr *instr, struct form *out);
+bool reach_shift(struct reaching *r, const struct ptx_instr *instr, struct form *out);
+bool reach_convert(struct reaching *r, const struct ptx_instr *instr, struct form *out);
+bool reach_extract(struct reaching *r, const struct ptx_instr *instr, struct form *out);
+bool reach_absolute(struct reaching *r, const struct ptx_instr *instr, struct form *out);
+bool reach_count_bits(struct reaching *r, const struct ptx_instr *instr, struct form *out);
+bool reach_extreme(struct reaching *r, const struct ptx_instr *instr, struct form *out);
+bool reach_choose(struct reaching *r, const struct ptx_instr *instr, struct form *out);
+
 /* ---- reach_load.c ---- */
 
 /* What a load or another instruction without arithmetic gives: by its type. */
@@ -155,6 +181,55 @@ uint32_t reach_headed(const struct reaching *r, uint32_t block);
 bool reach_integer(const struct reaching *r, uint32_t reg);
 void reach_input(struct reaching *r, uint32_t value, struct form *out);
 
+/* ---- results: reach_access.c, reach_sum.c ---- */
+
+enum { TARGETS_MAX = 256, WITNESSES_MAX = 48 };
+
+/* One access on its way to the result. */
+struct found {
+    struct reach_access access;
+    unsigned operand;
+    struct form rest; /* relative to the target */
+    bool affine;
+};
+
+struct collecting {
+    struct reaching *r;
+    struct reach *out;
+    struct found *found;
+    uint32_t count, room;
+    const struct needs *needs;
+    uint32_t walked[WITNESSES_MAX][6], walked_count;
+    const uint32_t *walking; /* the thread at hand */
+    struct {                 /* by target: what walks touched */
+        int64_t low[2], high[2];
+        bool any[2];
+    } touched[TARGETS_MAX];
+};
+
+struct shape {
+    bool reads, writes, atomic;
+    uint32_t bytes; /* 0: not known */
+};
+
+uint32_t reach_target_of(struct collecting *c, uint32_t at, const struct ptx_var *var);
+void reach_not_known(struct reach_bytes *bytes, const char *why, uint32_t line);
+/* Whether a module variable's memory is everybody's: not shared, local or a parameter. */
+bool reach_in_arrays(const struct ptx_var *var);
+/* What the access through operand n of the instruction is; false: none. */
+bool reach_shape_of(const struct ptx_instr *instr, unsigned n, struct shape *out);
+void reach_take_instr(struct collecting *c, uint32_t i, bool calls_harmless);
+/* Whether functions that are called leave alone what pointers lead to. */
+bool reach_all_harmless(struct collecting *c);
+void reach_coalescing(struct collecting *c, struct found *found);
+void reach_take_loop(struct collecting *c, uint32_t loop);
+uint64_t reach_times_of(struct collecting *c, uint32_t block);
+void reach_intensity(struct collecting *c);
+bool reach_extent_of(const struct collecting *c, const struct reach_target *target, int64_t *low,
+                     int64_t *high);
+void reach_prove(struct collecting *c, struct reach_access *access);
+void reach_walk_ends(struct collecting *c);
+
 /* ---- reach_walk.c ---- */
 
 /* One thread, executed as far as the parameters determine it. */
@@ -167,6 +242,8 @@ struct walk_touch {
  * an access it could not follow. */
 bool reach_walk(struct reaching *r, const uint32_t tid[3], const uint32_t ctaid[3],
                 void (*touch)(void *self, const struct walk_touch *touch), void *self);
+/* ---- reach_witness.c ---- */
+
 /* The thread that a form is greatest for, under the facts, as far as a greedy search tells. */
 bool reach_witness(struct reaching *r, const struct form *form, const struct fact *facts,
                    uint32_t tid[3], uint32_t ctaid[3]);
