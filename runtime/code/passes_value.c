@@ -44,6 +44,8 @@ unsigned instr_results(const struct ptx_instr *instr, const struct ptx_operand *
 
 static unsigned reg_bits(const struct values *values, uint32_t reg)
 {
+    if (reg >= values->graph->func->reg_count) /* the carry */
+        return 64;
     const struct ptx_reg *of = &values->graph->func->regs[reg];
     return of->decl->vector > 1 ? 64 : ptx_types[of->type].bits;
 }
