@@ -1,6 +1,6 @@
 /* What in an original's own code rules out replacement, by name. Decided on the parsed tree: a row
  * of eligible.def is found here or nowhere. Also the eyes of admission (facts.c). */
-#include "parts.h"
+#include "graph.h"
 
 const char *const eligible_texts[ELIGIBLE_COUNT] = {
 #define ELIGIBLE(name, text) text,
@@ -95,7 +95,6 @@ static const struct {
     enum eligible_reason reason;
 } operations[] = {
     {PTX_OP_unknown, ELIGIBLE_UNKNOWN},
-    {PTX_OP_griddepcontrol, ELIGIBLE_DEPENDENT},
     {PTX_OP_nanosleep, ELIGIBLE_SPINS},
     {PTX_OP_pmevent, ELIGIBLE_CLOCKS},
     {PTX_OP_barrier_cluster_arrive, ELIGIBLE_CLUSTER},
@@ -204,6 +203,60 @@ static void scan_instr(const struct ptx_instr *instr, struct eligible *out)
         operand_each(&instr->operands[i], scan_operand, &seen);
 }
 
+/* Waits before anything that the launch before it may still write is touched, in every thread. */
+static bool waits_first(const struct graph *graph)
+{
+    const struct ptx_func *func = graph->func;
+    uint32_t wait = 0;
+    while (wait < func->instr_count && (func->instrs[wait].form->op != PTX_OP_griddepcontrol ||
+                                        !ptx_has(func->instrs[wait].form, PTX_MOD_wait) ||
+                                        func->instrs[wait].guard != PTX_NO_REG))
+        wait++;
+    for (uint32_t i = 0; i < func->instr_count; i++) {
+        const struct ptx_instr *instr = &func->instrs[i];
+        uint32_t effects = ptx_effects(instr);
+        unsigned spaces = 0;
+        for (unsigned j = 0; j < instr->operand_count; j++)
+            if (instr->operands[j].kind == PTX_ADDRESS)
+                spaces |= graph_spaces(graph, i, j);
+        bool touches = effects & (PTX_CALLS | PTX_WORST | PTX_TEXTURE) ||
+                       (effects & (PTX_READS | PTX_WRITES) && spaces & SPACE_GLOBAL);
+        if (touches && graph->blocks[graph->block_of[i]].reachable &&
+            (wait == func->instr_count || !graph_instr_dominates(graph, wait, i)))
+            return false;
+    }
+    return wait < func->instr_count;
+}
+
+/* Programmatic dependent launch, anywhere but in an entry that waits first. */
+static void scan_dependence(const struct graph *graph, struct eligible *out)
+{
+    const struct ptx_func *func = graph->func;
+    for (uint32_t i = 0; i < func->instr_count; i++) {
+        if (func->instrs[i].form->op != PTX_OP_griddepcontrol)
+            continue;
+        if (!func->entry || !waits_first(graph))
+            eligible_add(out, ELIGIBLE_DEPENDENT, func->instrs[i].place.line);
+        return;
+    }
+}
+
+/* What is told from where control and values go. */
+static void scan_graph(const struct ptx_func *func, struct eligible *out)
+{
+    struct kg_arena arena = {0};
+    struct graph graph;
+    uint32_t line = UINT32_MAX;
+    if (graph_make(func, &arena, &graph) == KG_OK) {
+        scan_dependence(&graph, out);
+        line = spin_find(&graph);
+    }
+    if (line)
+        eligible_add(out, line == UINT32_MAX ? ELIGIBLE_TOO_LARGE : ELIGIBLE_SPINS,
+                     line == UINT32_MAX ? func->place.line : line);
+    arena_free(&arena);
+}
+
 static void scan_func(const struct ptx_func *func, struct eligible *out)
 {
     if (!func->defined) {
@@ -217,9 +270,7 @@ static void scan_func(const struct ptx_func *func, struct eligible *out)
     for (uint32_t i = 0; i < func->var_count; i++)
         if (func->vars[i]->space == PTX_SPACE_global || func->vars[i]->space == PTX_SPACE_const)
             eligible_add(out, ELIGIBLE_HIDDEN, func->vars[i]->place.line);
-    uint32_t line = spin_find(func);
-    if (line)
-        eligible_add(out, line == UINT32_MAX ? ELIGIBLE_TOO_LARGE : ELIGIBLE_SPINS, line);
+    scan_graph(func, out);
 }
 
 void eligible_scan(const struct ptx_module *module, const struct needs *needs, struct eligible *out)

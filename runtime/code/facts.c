@@ -20,7 +20,9 @@ static const struct {
     HAZARD(TEXTURE, unresolved_externs, "uses a texture or surface"),
     HAZARD(LAUNCHES, device_runtime, "calls the device runtime"),
     HAZARD(GRID_SYNC, device_runtime, "synchronizes the grid"),
-    HAZARD(DEPENDENT, device_runtime, "takes part in programmatic dependent launch"),
+    HAZARD(DEPENDENT, device_runtime,
+           "takes part in programmatic dependent launch, not waiting first"),
+    HAZARD(CLUSTER, clusters, "uses thread block clusters"),
     HAZARD(ALLOCATES, allocates, "allocates memory"),
     HAZARD(PRINTS, prints, "prints"),
     HAZARD(ASSERTS, traps, "has an assert"),
@@ -87,6 +89,10 @@ static void read_body(const struct ptx_func *func, struct ptx_facts *out)
         read_types(instr, out);
         out->nc_loads |= ptx_has(instr->form, PTX_MOD_nc);
         out->atomics |= (ptx_effects(instr) & PTX_ATOMIC) != 0;
+        if (instr->form->op == PTX_OP_griddepcontrol) {
+            out->waits_for_previous |= ptx_has(instr->form, PTX_MOD_wait);
+            out->lets_next_start |= ptx_has(instr->form, PTX_MOD_launch_dependents);
+        }
     }
 }
 

@@ -211,4 +211,11 @@ kg_status graph_calls_make(const struct needs *needs, struct kg_arena *arena,
 /* Index of the first site of an instruction, if it is a call: others follow. */
 uint32_t graph_calls_at(const struct graph_calls *calls, uint32_t func, uint32_t instr);
 
+/* ---- spin.c -----------------------------------------------------------------------------------
+ */
+
+/* Line of the first loop that waits for memory to change; 0: none. UINT32_MAX: too much code to
+ * tell, or a wild function. */
+uint32_t spin_find(const struct graph *graph);
+
 #endif

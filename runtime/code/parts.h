@@ -185,12 +185,6 @@ void eligible_scan(const struct ptx_module *module, const struct needs *needs,
 /* The first of the table that applies, as text; NULL: none. */
 const char *eligible_first(const struct eligible *eligible);
 
-/* ---- spin.c ---- */
-
-/* Line of the first loop that waits for memory to change; 0: none. UINT32_MAX: too much code to
- * tell. */
-uint32_t spin_find(const struct ptx_func *func);
-
 /* ---- identify.c, identify_elf.c ---- */
 
 /* A mangled name without what changes when only the source's folder does: the hashes of anonymous

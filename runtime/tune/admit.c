@@ -33,6 +33,7 @@ static const struct {
     {offsetof(struct ptx_facts, traps), "traps or asserts"},
     {offsetof(struct ptx_facts, clocks), "reads clocks or multiprocessor numbers"},
     {offsetof(struct ptx_facts, spins), "waits for memory to change"},
+    {offsetof(struct ptx_facts, clusters), "uses thread block clusters"},
 };
 
 /* Constructs that it may have only where the original has them too: arithmetic of less precision,
@@ -45,6 +46,7 @@ static const struct {
     {offsetof(struct ptx_facts, bf16_math), "calculates in bfloat16"},
     {offsetof(struct ptx_facts, tf32_math), "calculates in TF32"},
     {offsetof(struct ptx_facts, volatile_access), "has volatile accesses"},
+    {offsetof(struct ptx_facts, lets_next_start), "lets dependent launches start early"},
 };
 
 static bool flag(const struct ptx_facts *facts, size_t offset)
@@ -64,6 +66,9 @@ static kg_status admit_constructs(const struct ptx_facts *facts, const struct pt
         if (flag(facts, inherited[i].offset) && !flag(original, inherited[i].offset))
             return refuse(out, "the variant %s, the original does not: %s", inherited[i].text,
                           facts->detail);
+    if (original->waits_for_previous && !facts->waits_for_previous)
+        return refuse(out, "the variant does not wait for the launch before it "
+                           "(griddepcontrol.wait), the original does");
     return KG_OK;
 }
 
