@@ -10,6 +10,9 @@ struct access {
     uint8_t space;
     const struct ptx_operand *address;
     const struct ptx_operand *length; /* of a copy: bytes read, fewer than size; NULL: size */
+    /* of a matrix: rows of row_bytes, pitch elements of element_bytes apart (NULL: row_bytes) */
+    unsigned rows, row_bytes, element_bytes;
+    const struct ptx_operand *pitch;
 };
 
 struct accesses {
@@ -88,9 +91,51 @@ static bool copy_async(struct rewriting *work, const struct ptx_instr *instr, st
     }
     unsigned size = (unsigned)operands[2].bits;
     out->count = 2;
-    out->list[0] =
-        (struct access){INFO_WRITE | INFO_SHARED, size, PTX_SPACE_shared, &operands[0], NULL};
-    out->list[1] = (struct access){INFO_READ, size, PTX_SPACE_global, &operands[1], length};
+    out->list[0] = (struct access){.info = INFO_WRITE | INFO_SHARED,
+                                   .size = size,
+                                   .space = PTX_SPACE_shared,
+                                   .address = &operands[0]};
+    out->list[1] = (struct access){.info = INFO_READ,
+                                   .size = size,
+                                   .space = PTX_SPACE_global,
+                                   .address = &operands[1],
+                                   .length = length};
+    return true;
+}
+
+/* wmma.load.{a,b,c} {registers}, [address]{, pitch}; wmma.store.d [address], {registers}{, pitch}.
+ */
+static bool matrix(struct rewriting *work, const struct ptx_instr *instr, struct accesses *out)
+{
+    const struct ptx_form *form = instr->form;
+    bool load = form->op == PTX_OP_wmma_load;
+    unsigned m, n, k, bits = form->type_count ? ptx_types[form->types[0]].bits : 0;
+    const char *shape = strstr(form->text, ".m");
+    const struct ptx_operand *address = &instr->operands[load ? 1 : 0];
+    if (wants(work, INSTRUMENT_RACES) || bits < 8 || instr->operand_count < 2 ||
+        instr->operand_count > 3 || !is_address(address) || !shape ||
+        sscanf(shape, ".m%un%uk%u", &m, &n, &k) != 3 ||
+        (form->space == PTX_SPACE_generic && address->var)) {
+        refuse(work, instr, "%s", form->text);
+        return false;
+    }
+    unsigned rows = ptx_has(form, PTX_MOD_b) ? k : m, columns = ptx_has(form, PTX_MOD_a) ? k : n;
+    bool by_row = ptx_has(form, PTX_MOD_row);
+    unsigned length = (by_row ? columns : rows) * bits / 8;
+    unsigned info = load ? INFO_READ : INFO_WRITE;
+    info |= form->space == PTX_SPACE_shared    ? INFO_SHARED
+            : form->space == PTX_SPACE_generic ? INFO_GENERIC
+                                               : 0;
+    out->count = 1;
+    out->collective = true;
+    out->list[0] = (struct access){.info = info,
+                                   .space = form->space,
+                                   .address = address,
+                                   .rows = by_row ? rows : columns,
+                                   .row_bytes = length,
+                                   .element_bytes = bits / 8,
+                                   .pitch = instr->operand_count > 2 ? &instr->operands[2] : NULL};
+    out->results = load ? &instr->operands[0] : NULL;
     return true;
 }
 
@@ -117,6 +162,8 @@ static bool accesses_of(struct rewriting *work, const struct ptx_instr *instr, s
     *out = (struct accesses){0};
     if (form->op == PTX_OP_cp_async)
         return copy_async(work, instr, out);
+    if (form->op == PTX_OP_wmma_load || form->op == PTX_OP_wmma_store)
+        return matrix(work, instr, out);
     while (row < end && row->op != form->op)
         row++;
     if (row == end) {
@@ -148,7 +195,7 @@ static bool accesses_of(struct rewriting *work, const struct ptx_instr *instr, s
             : space == PTX_SPACE_const ? INFO_CONST
                                        : 0;
     out->count = 1;
-    out->list[0] = (struct access){info, size, space, address, NULL};
+    out->list[0] = (struct access){.info = info, .size = size, .space = space, .address = address};
     out->collective = row->collective;
     out->acquires = at && ((info & INFO_ATOMIC) || (info & INFO_STRONG && info & INFO_READ));
     out->results = at ? &instr->operands[0] : NULL;
@@ -217,6 +264,20 @@ static void write_address(struct rewriting *work, unsigned index, const struct a
                 a->var->name, index, index, a->offset);
     else
         fprintf(to, " mov.u64 %%kgi_a%u, %" PRId64 ";\n", index, a->offset);
+}
+
+static void write_matrix(struct rewriting *work, const struct ptx_instr *instr,
+                         const struct access *access)
+{
+    FILE *to = work->to;
+    const struct ptx_operand *pitch = access->pitch;
+    if (!pitch)
+        fprintf(to, " mov.u32 %%kgi_w, %u;", access->row_bytes);
+    else
+        fprintf(to, " mul.lo.u32 %%kgi_w, %.*s, %u;", (int)(pitch->end - pitch->begin),
+                work->source + pitch->begin, access->element_bytes);
+    fprintf(to, " call (%%kgi_r), kgi_rows, (%%kgi_t, %%kgi_a0, %u, %u, %u, %%kgi_w, %u);\n",
+            access->info, instr->place.line, access->rows, access->row_bytes);
 }
 
 /* %kgi_r becomes 0 if an access is not permitted. */
@@ -401,7 +462,9 @@ bool rewrite_access(struct rewriting *work, const struct ptx_instr *instr)
     for (unsigned i = 0; i < all.count; i++) {
         const char *judge = judge_of(work, &all.list[i]);
         write_address(work, i, &all.list[i]);
-        if (judge)
+        if (judge && all.list[i].rows)
+            write_matrix(work, instr, &all.list[i]);
+        else if (judge)
             write_judge(work, instr, i, &all.list[i], judge, guard);
     }
     if (wants(work, INSTRUMENT_CHECK))

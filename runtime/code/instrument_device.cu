@@ -13,8 +13,14 @@ enum {
     STRONG = 0x800,
     RELEASE = 0x1000,
     VOLATILE = 0x2000
-};                                                               /* info */
-enum { SHARED = 0x10000, LOCAL = 0x20000, CONSTANT = 0x30000 };  /* info: the space */
+}; /* info */
+enum {
+    SHARED = 0x10000,
+    LOCAL = 0x20000,
+    CONSTANT = 0x30000,
+    SPACE = 0x30000,
+    GENERIC = 0x40000
+};                                                               /* info: the space */
 enum { OUTSIDE = 1, MISALIGNED, DENIED, BUDGET, RAW, WAR, WAW }; /* report kinds */
 enum { MOST_REPORTS = 64, MOST_COUNT = 1 << 24, RING = 8 };
 
@@ -254,6 +260,23 @@ FUNC u32 kgi_generic(u64 thread, u64 address, u32 info, u32 line)
             return kgi_const(thread, constant, info | CONSTANT, line);
     }
     return kgi_global(thread, address, info, line);
+}
+
+/* A matrix of the warp: rows of row_bytes, pitch bytes apart. The first lane speaks for all; pieces
+ * are no larger than the alignment that the operation asks for. */
+FUNC u32 kgi_rows(u64 thread, u64 address, u32 info, u32 line, u32 rows, u32 pitch, u32 row_bytes)
+{
+    u32 lane, good = 1, piece = row_bytes < 16 ? row_bytes : 16;
+    asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+    for (u32 i = 0; i < rows && !lane; i++)
+        for (u32 at = 0; at < row_bytes; at += piece) {
+            u64 to = address + (u64)i * pitch + at;
+            u32 how = (info & 0x3ff00) | piece;
+            good &= info & GENERIC             ? kgi_generic(thread, to, how, line)
+                    : (info & SPACE) == SHARED ? kgi_shared(thread, to, how, line)
+                                               : kgi_global(thread, to, how, line);
+        }
+    return good;
 }
 
 /* The budget is spent: the thread will end. */

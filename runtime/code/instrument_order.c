@@ -135,7 +135,8 @@ static bool rewrite_call(struct rewriting *work, const struct ptx_instr *instr)
         return false;
     }
     if (!callee->defined) {
-        if (!strcmp(callee->name, "vprintf") && !wants(work, INSTRUMENT_CHECK))
+        bool known = !strcmp(callee->name, "vprintf") || !strcmp(callee->name, "__assertfail");
+        if (known && !wants(work, INSTRUMENT_CHECK))
             return false;
         refuse(work, instr, "calls %.100s, whose code is not in the module", callee->name);
         return false;

@@ -34,6 +34,7 @@ enum {
     INFO_SHARED = 0x10000,
     INFO_LOCAL = 0x20000,
     INFO_CONST = 0x30000,
+    INFO_GENERIC = 0x40000,
 };
 
 /* KG_NOT_ELIGIBLE with a reason; the first one stands. */
