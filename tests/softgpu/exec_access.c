@@ -26,7 +26,7 @@ static inline void addresses(const struct group *g, const struct code *c, uint64
     uint64_t offset = (uint64_t)c->imm;
     uint32_t mask = g->mask;
     if (c->narrow)
-        EACH_LANE(out[i] = a[i].u32 + offset)
+        EACH_LANE(out[i] = (uint32_t)(a[i].u32 + offset))
     else
         EACH_LANE(out[i] = a[i].u64 + offset)
 }

@@ -115,6 +115,12 @@ struct code {
     const struct ptx_instr *instr;
 };
 
+/* A lane's address: one of 32 bits stays so, whatever is added to it. */
+static inline uint64_t operand_address(const struct code *c, const union slot *R)
+{
+    return c->narrow ? (uint32_t)(R[c->a].u32 + (uint64_t)c->imm) : R[c->a].u64 + (uint64_t)c->imm;
+}
+
 struct call_arg {
     bool in_memory;        /* a .param variable of the caller's frame, else a slot */
     uint32_t slot, offset; /* offset: in the frame's local memory */

@@ -230,7 +230,7 @@ static void *operand_at(struct lane *lane, const struct code *c, uint64_t offset
                         bool write)
 {
     const union slot *R = lane->R;
-    uint64_t address = (c->narrow ? R[c->a].u32 : R[c->a].u64) + (uint64_t)c->imm + offset;
+    uint64_t address = operand_address(c, R) + offset;
     return memory_at(lane, generic_address(c->kind, address), size, write);
 }
 

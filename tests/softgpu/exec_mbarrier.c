@@ -31,7 +31,7 @@ static uint64_t pack(struct mbarrier b)
 
 static uint64_t *barrier_at(struct lane *lane, const union slot *R, const struct code *c)
 {
-    uint64_t address = (c->narrow ? R[c->a].u32 : R[c->a].u64) + (uint64_t)c->imm;
+    uint64_t address = operand_address(c, R);
     address = generic_address(c->kind, address);
     if (address >> 48 != WINDOW_SHARED) {
         lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "mbarrier at 0x%llx, which is not shared memory",

@@ -92,7 +92,7 @@ static uint64_t generic(unsigned space, uint64_t address)
 static void *operand_at(struct lane *lane, const union slot *R, const struct code *c, uint32_t size,
                         bool write)
 {
-    uint64_t address = (c->narrow ? R[c->a].u32 : R[c->a].u64) + (uint64_t)c->imm;
+    uint64_t address = operand_address(c, R);
     return memory_at(lane, generic(c->kind, address), size, write);
 }
 

@@ -43,7 +43,7 @@ bool slow_hint(struct lane *lane, union slot *R, const struct code *c)
         R[c->d].u64 = 0;
         return true;
     }
-    uint64_t address = (c->narrow ? R[c->a].u32 : R[c->a].u64) + (uint64_t)c->imm;
+    uint64_t address = operand_address(c, R);
     if (R[c->b].u32 != 128)
         return lane_fault(lane, EXEC_UNSUPPORTED, "%s of %u bytes", c->instr->form->text,
                           R[c->b].u32);

@@ -153,7 +153,7 @@ static void count_atomic(struct group *g, const struct code *c)
 {
     uint64_t address[WARP];
     EACH(g->mask, i)
-    address[i] = (c->narrow ? g->R[c->a + i].u32 : g->R[c->a + i].u64) + (uint64_t)c->imm;
+    address[i] = operand_address(c, g->R + i);
     model_atomic(g, c, address, ptx_types[c->type].bits / 8);
 }
 

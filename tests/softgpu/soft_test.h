@@ -31,7 +31,8 @@ static const struct {
 
 static inline void soft_open(void)
 {
-    void *library = dlopen(SOFT_DRIVER, RTLD_NOW);
+    const char *other = getenv("SOFT_TEST_DRIVER"); /* by hand: what does hardware answer? */
+    void *library = dlopen(other ? other : SOFT_DRIVER, RTLD_NOW);
     if (!library) {
         fprintf(stderr, "%s\n", dlerror());
         exit(1);

@@ -260,6 +260,32 @@ static void launches(void)
     GIVES(CUDA_ERROR_INVALID_IMAGE, cu.cuModuleLoadData(&module, "\177ELF nothing"));
 }
 
+/* An address of 32 bits wraps, as on hardware: a compiler may count from below the array. */
+static void narrow(void)
+{
+    static const char text[] =
+        ".version 7.0\n.target sm_75\n.address_size 64\n"
+        ".visible .entry wrap(.param .u64 out)\n{\n"
+        "  .reg .b32 %r<4>;\n  .reg .b64 %rd<2>;\n  .shared .align 4 .b8 array[16];\n"
+        "  ld.param.u64 %rd1, [out];\n  mov.u32 %r1, array;\n  mov.u32 %r2, 42;\n"
+        "  st.shared.u32 [%r1+4], %r2;\n  sub.s32 %r1, %r1, 4;\n"
+        "  ld.shared.u32 %r3, [%r1+8];\n  atom.shared.add.u32 %r2, [%r1+8], 1;\n"
+        "  add.u32 %r3, %r3, %r2;\n  st.global.u32 [%rd1], %r3;\n  ret;\n}\n";
+    CUmodule module;
+    CUfunction function;
+    CUdeviceptr out;
+    unsigned got = 0;
+    OK(cu.cuModuleLoadData(&module, text));
+    OK(cu.cuModuleGetFunction(&function, module, "wrap"));
+    OK(cu.cuMemAlloc_v2(&out, 4));
+    void *params[] = {&out};
+    OK(cu.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+    OK(cu.cuMemcpyDtoH_v2(&got, out, 4));
+    CHECK(got == 84);
+    OK(cu.cuMemFree_v2(out));
+    OK(cu.cuModuleUnload(module));
+}
+
 static void bad_ptx(void)
 {
     char log[200] = "";
@@ -502,6 +528,7 @@ int main(void)
     host_memory();
     copies();
     launches();
+    narrow();
     bad_ptx();
     libraries();
     order();
