@@ -346,6 +346,21 @@ void lex_next(struct parser *p)
     p->token.end = p->at;
 }
 
+struct lex_place lex_place(const struct parser *p)
+{
+    return (struct lex_place){p->at, p->line, p->line_start, p->token};
+}
+
+void lex_return(struct parser *p, const struct lex_place *place)
+{
+    if (p->status != KG_OK)
+        return;
+    p->at = place->at;
+    p->line = place->line;
+    p->line_start = place->line_start;
+    p->token = place->token;
+}
+
 bool lex_colon_follows(const struct parser *p)
 {
     uint32_t at = p->at;

@@ -106,7 +106,15 @@ struct parser {
     struct growing scratch; /* struct ptx_operand */
 };
 
+/* A place in the text to come back to. */
+struct lex_place {
+    uint32_t at, line, line_start;
+    struct token token;
+};
+
 /* ---- ptx_lex.c ---- */
+struct lex_place lex_place(const struct parser *p);
+void lex_return(struct parser *p, const struct lex_place *place);
 void lex_next(struct parser *p);
 /* The current token is the first word of an opcode: extends it by its suffixes and moves on. */
 const struct ptx_form *lex_opcode(struct parser *p);
@@ -171,15 +179,21 @@ static inline bool parse_take(struct parser *p, char c)
 }
 bool token_is_word(const struct parser *p, const char *word);
 void parse_expect(struct parser *p, char c);
-uint64_t parse_int(struct parser *p); /* with unary minus and ~ */
 struct name *parse_name(struct parser *p);
 void parse_body(struct parser *p);
+
+/* ---- ptx_constant.c ---- */
+uint64_t parse_int(struct parser *p); /* an expression */
+uint64_t parse_plain_int(struct parser *p);
 
 /* ---- ptx_operand.c ---- */
 /* A register's number; it is given one at its first use. */
 uint32_t reg_number(struct parser *p, struct name *name);
 const struct ptx_reg_decl *reg_declare(struct parser *p, struct name *name, uint8_t type,
                                        uint8_t vector, bool range, uint32_t count);
+/* A float with its signs: kind TOKEN_F32 or TOKEN_F64. False, at the same place: another operand.
+ */
+bool parse_float(struct parser *p, uint8_t *kind, uint64_t *bits);
 /* Operands up to the semicolon, added to p->scratch. */
 void parse_operands(struct parser *p, const struct ptx_form *form);
 

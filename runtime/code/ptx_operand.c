@@ -251,34 +251,37 @@ static void parse_address(struct parser *p, struct ptx_operand *out, unsigned ne
     parse_expect(p, ']');
 }
 
-static void parse_number(struct parser *p, struct ptx_operand *out)
+bool parse_float(struct parser *p, uint8_t *kind, uint64_t *bits)
 {
-    bool minus = false, inverted = false;
-    while (token_is(p, '-') || token_is(p, '+') || token_is(p, '~')) {
+    const struct lex_place begin = lex_place(p);
+    bool minus = false;
+    while (token_is(p, '-') || token_is(p, '+')) {
         minus ^= token_is(p, '-');
-        inverted ^= token_is(p, '~');
         lex_next(p);
     }
-    out->bits = p->token.bits;
-    switch (p->token.kind) {
-    case TOKEN_INT:
-        out->kind = PTX_INT;
-        out->bits = inverted ? ~out->bits : out->bits;
-        out->bits = minus ? 0 - out->bits : out->bits;
-        break;
-    case TOKEN_F32:
-        out->kind = PTX_F32;
-        out->bits ^= minus ? 0x80000000u : 0;
-        break;
-    case TOKEN_F64:
-        out->kind = PTX_F64;
-        out->bits ^= minus ? (uint64_t)1 << 63 : 0;
-        break;
-    default:
-        parse_fail(p, KG_BAD_INPUT, "operand expected");
+    if (p->token.kind != TOKEN_F32 && p->token.kind != TOKEN_F64) {
+        lex_return(p, &begin);
+        return false;
+    }
+    *kind = p->token.kind;
+    *bits = p->token.bits;
+    if (minus)
+        *bits ^= *kind == TOKEN_F32 ? UINT64_C(1) << 31 : UINT64_C(1) << 63;
+    lex_next(p);
+    return true;
+}
+
+static void parse_number(struct parser *p, struct ptx_operand *out)
+{
+    uint8_t kind = TOKEN_INT;
+    if (p->token.kind != TOKEN_INT && parse_float(p, &kind, &out->bits)) {
+        out->kind = kind == TOKEN_F32 ? PTX_F32 : PTX_F64;
         return;
     }
-    lex_next(p);
+    if (p->token.kind != TOKEN_INT && p->token.kind != TOKEN_PUNCT)
+        parse_fail(p, KG_BAD_INPUT, "operand expected");
+    out->kind = PTX_INT;
+    out->bits = parse_int(p);
 }
 
 /* first | second: *out holds the first. */
@@ -303,8 +306,13 @@ static void parse_operand(struct parser *p, struct ptx_operand *out, char role, 
     *out = (struct ptx_operand){.begin = p->token.begin, .reg = PTX_NO_REG};
     if (nesting > 4)
         parse_fail(p, KG_LIMIT, "operands nest too deeply");
-    if (parse_take(p, '!'))
-        out->negated = true;
+    if (token_is(p, '!')) {
+        const struct lex_place begin = lex_place(p);
+        lex_next(p);
+        out->negated = p->token.kind == TOKEN_NAME;
+        if (!out->negated) /* of an expression */
+            lex_return(p, &begin);
+    }
     if (p->token.kind == TOKEN_NAME) {
         parse_named(p, out, role);
     } else if (parse_take(p, '{')) {

@@ -23,24 +23,6 @@ void parse_expect(struct parser *p, char c)
         parse_fail(p, KG_BAD_INPUT, "'%c' expected", c);
 }
 
-uint64_t parse_int(struct parser *p)
-{
-    bool negative = false, inverted = false;
-    while (token_is(p, '-') || token_is(p, '~') || token_is(p, '+')) {
-        negative ^= token_is(p, '-');
-        inverted ^= token_is(p, '~');
-        lex_next(p);
-    }
-    if (p->token.kind != TOKEN_INT) {
-        parse_fail(p, KG_BAD_INPUT, "integer expected");
-        return 0;
-    }
-    uint64_t bits = p->token.bits;
-    lex_next(p);
-    bits = inverted ? ~bits : bits;
-    return negative ? 0 - bits : bits;
-}
-
 struct name *parse_name(struct parser *p)
 {
     struct name *name = p->token.name;
@@ -90,7 +72,7 @@ static void parse_reg_declaration(struct parser *p)
         uint64_t count = 1;
         bool range = parse_take(p, '<');
         if (range) {
-            count = parse_int(p);
+            count = parse_plain_int(p);
             parse_expect(p, '>');
         }
         if (p->status == KG_OK && count > UINT32_MAX)
@@ -111,8 +93,7 @@ static void parse_reg_declaration(struct parser *p)
 /* An operation that the table does not know: operands if they read like others', else just text. */
 static const char *parse_opaque(struct parser *p, const struct ptx_form *form)
 {
-    uint32_t at = p->at, line = p->line, line_start = p->line_start;
-    struct token token = p->token;
+    const struct lex_place begin = lex_place(p);
     uint32_t scratch = p->scratch.count;
     p->module->unknown_count++;
     p->trial = true;
@@ -121,14 +102,11 @@ static const char *parse_opaque(struct parser *p, const struct ptx_form *form)
     if (p->status == KG_OK || p->status == KG_NO_MEMORY)
         return NULL;
     p->status = KG_OK;
-    p->at = at;
-    p->line = line;
-    p->line_start = line_start;
-    p->token = token;
+    lex_return(p, &begin);
     p->scratch.count = scratch;
     while (p->token.kind != TOKEN_END && !token_is(p, ';'))
         lex_next(p);
-    return lex_text_from(p, token.begin);
+    return lex_text_from(p, begin.token.begin);
 }
 
 /* Labels are looked up when the scope ends; by then the operands stand still in the arena. */

@@ -260,43 +260,32 @@ static void fill_reloc(struct parser *p, struct filling *f, uint64_t offset, uns
 /* The bits of one number as an element of `type`. */
 static uint64_t number_bits(struct parser *p, uint8_t type)
 {
-    bool negative = false;
-    while (token_is(p, '-') || token_is(p, '+')) {
-        negative ^= token_is(p, '-');
-        lex_next(p);
-    }
-    uint8_t kind = p->token.kind;
-    if (kind != TOKEN_F32 && kind != TOKEN_F64) {
-        uint64_t bits = parse_int(p);
-        bits = negative ? 0 - bits : bits;
-        if (ptx_types[type].class != PTX_FLOAT || ptx_types[type].bits < 32)
-            return bits;
-        double value = (double)(int64_t)bits;
-        float narrow = (float)value;
-        memcpy(&bits, &value, 8);
-        if (type != PTX_TYPE_f64) {
-            bits = 0;
-            memcpy(&bits, &narrow, 4);
-        }
-        return bits;
-    }
-    uint64_t bits = p->token.bits;
+    uint8_t kind;
+    uint64_t bits;
     double value;
     float narrow;
-    memcpy(&narrow, &bits, 4);
-    memcpy(&value, &bits, 8);
-    lex_next(p);
-    if (kind == TOKEN_F32 && type == PTX_TYPE_f64)
-        value = narrow;
-    if (kind == TOKEN_F64)
+    if (!parse_float(p, &kind, &bits)) {
+        bits = parse_int(p);
+        if (ptx_types[type].class != PTX_FLOAT || ptx_types[type].bits < 32)
+            return bits;
+        value = (double)(int64_t)bits;
         narrow = (float)value;
+    } else if (kind == TOKEN_F32) {
+        memcpy(&narrow, &bits, 4);
+        if (type != PTX_TYPE_f64)
+            return bits;
+        value = narrow;
+    } else {
+        memcpy(&value, &bits, 8);
+        narrow = (float)value;
+    }
     if (type == PTX_TYPE_f64) {
         memcpy(&bits, &value, 8);
-        return negative ? bits ^ (uint64_t)1 << 63 : bits;
+        return bits;
     }
     uint32_t word;
     memcpy(&word, &narrow, 4);
-    return negative ? word ^ 0x80000000u : word;
+    return word;
 }
 
 static void fill_element(struct parser *p, struct filling *f)

@@ -255,6 +255,29 @@ static void test_rare(void)
     ptx_module_free(&module);
 }
 
+/* Constant expressions. */
+static void test_constants(void)
+{
+    static const char text[] =
+        HEAD ".global .align 8 .s64 x[14] = {1+2*3, (5-3)<<4, ~0&0xff, 7>3?1:2, (.s64)-1 >> 60, "
+             "(.u64)-1 >> 60, -7/2, -7 % 2, !0, -(-3), 1|6^2, 3<=3 && 2!=2, -5+3, 0x10U-1};\n"
+             ".entry e() { .reg .b32 %r<2>; .reg .b64 %d<2>;\n"
+             "mov.b32 %r1, 5-3; st.global.u32 [%d1+4*8-2], (1<<3)|1; st.global.u32 [x+4*2], !0;\n"
+             "mov.b32 %r1, -2+1; mov.b64 %d1, x + (4-8); mov.f32 %r1, -1.5; }";
+    static const int64_t values[] = {7, 32, 255, 1, -1, 15, -3, -1, 1, 3, 5, 0, -2, 15};
+    struct ptx_module module;
+    if (!CHECK(round_trip(text, &module)))
+        return;
+    const struct ptx_var *x = ptx_find_var(&module, "x");
+    CHECK(x->image_bytes == sizeof values && !memcmp(x->image, values, sizeof values));
+    const struct ptx_instr *instrs = ptx_find_func(&module, "e")->instrs;
+    CHECK(instrs[0].operands[1].bits == 2 && instrs[1].operands[0].offset == 30);
+    CHECK(instrs[1].operands[1].bits == 9 && instrs[2].operands[1].bits == 1);
+    CHECK(instrs[3].operands[1].bits == UINT64_MAX && instrs[4].operands[1].offset == -4);
+    CHECK(instrs[5].operands[1].kind == PTX_F64);
+    ptx_module_free(&module);
+}
+
 /* Text that must be refused, with the place of the mistake. */
 static void test_errors(void)
 {
@@ -281,6 +304,8 @@ static void test_errors(void)
         {HEAD ".entry e() { .reg .b32 r; mov.b32 r, {{{{{{r}}}}}}; }",
          "4:43: operands nest too deeply"},
         {HEAD ".entry e() { call foo; }", "4:19: foo is not declared"},
+        {HEAD ".global .b32 x = 1 / (3 - 3);", "4:29: division by zero"},
+        {HEAD ".global .b32 x = 1 +;", "4:21: integer expected"},
         {HEAD ".section .x {", "4:14: the text ends inside a statement"},
     };
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -342,6 +367,7 @@ int main(void)
 {
     test_traps();
     test_rare();
+    test_constants();
     test_errors();
     test_bounds();
     test_nvcc();
