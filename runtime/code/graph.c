@@ -176,7 +176,7 @@ static kg_status make_edges(struct graph *graph)
         for (uint32_t i = 0; i < graph->block_count; i++) {
             struct graph_block *block = &graph->blocks[i];
             at.block = i;
-            block->succs = at.edges + (pass ? at.count : 0);
+            block->succs = at.edges ? at.edges + at.count : NULL;
             uint32_t before = at.count;
             link_ends(&at, block);
             if (at.count == before)

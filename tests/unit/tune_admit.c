@@ -73,6 +73,8 @@ static void constructs(void)
               ".entry l()\n{\n\tret;\n}\n",
          "one entry"},
         {"nonsense", "cannot be read"},
+        {ORIGINAL_PTX("\tmov.u32 %r1, %cluster_ctarank;\n"), "thread block clusters"},
+        {ORIGINAL_PTX("\tgriddepcontrol.launch_dependents;\n"), "not waiting first"},
     };
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
         expect((struct test){.ptx = never[i].ptx, .words = never[i].words});
@@ -84,6 +86,13 @@ static void constructs(void)
     const char *cached = ORIGINAL_PTX("\tld.global.nc.f32 %f1, [%rd1];\n");
     expect((struct test){.ptx = cached});
     expect((struct test){.ptx = cached, .overlaps = 1, .words = "ld.global.nc"});
+    const char *waits = ORIGINAL_PTX("\tgriddepcontrol.wait;\n");
+    const char *triggers =
+        ORIGINAL_PTX("\tgriddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;\n");
+    expect((struct test){.ptx = waits});
+    expect((struct test){.ptx = waits, .original = triggers});
+    expect((struct test){.ptx = triggers, .original = waits, .words = "start early"});
+    expect((struct test){.ptx = ORIGINAL_PTX(""), .original = waits, .words = "does not wait"});
 }
 
 static void shapes(void)
