@@ -6,11 +6,21 @@
 #include "ptx/corpus.h"
 #include "test.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TURNS = 6 };
+
+/* Random scalars may make a loop endless: a run has a second. */
+static volatile bool expired;
+
+static void expire(int number)
+{
+    expired = true;
+}
 
 static unsigned runs, known, exact, unknown, loose;
 
@@ -129,7 +139,7 @@ static void run_case(struct corpus_case *c, const struct kg_launch *launch, bool
     c->entry = &own;
     struct exec_touched touched[CORPUS_ARGS];
     struct exec_record record = {touched, c->buffer_count};
-    struct exec_config config = {.record = &record, .threads = 1};
+    struct exec_config config = {.record = &record, .threads = 1, .cancel = &expired};
     struct exec_result result;
     struct reach reach;
     struct reach_launch how = launch_of(c, launch);
@@ -139,7 +149,10 @@ static void run_case(struct corpus_case *c, const struct kg_launch *launch, bool
                                            calloc(1, size)};
     }
     if (CHECK(reach_of(&c->module, c->func, &how, &reach) == KG_OK)) {
+        expired = false;
+        alarm(1 + print * 30);
         corpus_run(c, NULL, &config, &result);
+        alarm(0);
         if (print)
             print_reach(c, &reach);
         runs++;
@@ -180,6 +193,7 @@ static void vary(struct corpus_case *c, struct kg_launch *launch)
 
 int main(int count, char **arguments)
 {
+    signal(SIGALRM, expire);
     srand(count > 1 ? (unsigned)strtoul(arguments[1], NULL, 0) : 1);
     for (unsigned i = 0; i < corpus_count; i++) {
         struct corpus_case c;
