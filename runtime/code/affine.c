@@ -307,6 +307,12 @@ static wide_int multiply(wide_int a, wide_int b)
     return clamp(a * b);
 }
 
+struct range range_scale(struct range a, int64_t times)
+{
+    struct range out = {multiply(a.low, times), multiply(a.high, times)};
+    return times < 0 ? (struct range){out.high, out.low} : out;
+}
+
 struct range range_multiply(struct range a, struct range b)
 {
     wide_int all[4] = {multiply(a.low, b.low), multiply(a.low, b.high), multiply(a.high, b.low),
@@ -337,9 +343,8 @@ struct range form_range(const struct affine *affine, const struct form *a, bool 
 {
     struct range out = {a->constant, a->constant};
     for (uint32_t i = 0; i < a->count; i++) {
-        wide_int coef = a->terms[i].coef;
-        struct range part = range_multiply(mono_range(affine, a->terms[i].mono, strict),
-                                           (struct range){coef, coef});
+        struct range part =
+            range_scale(mono_range(affine, a->terms[i].mono, strict), a->terms[i].coef);
         out.low =
             infinite(part.low) || infinite(out.low) ? -WIDE_INFINITE : clamp(out.low + part.low);
         out.high =

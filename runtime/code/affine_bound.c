@@ -23,6 +23,7 @@ struct search {
     struct range ranges[MONOS_MAX]; /* of the monomials, as the facts narrow them */
     unsigned count, mono_count, left;
     bool strict, empty; /* empty: the facts contradict each other */
+    wide_int goal;      /* a bound no higher is good enough */
 };
 
 static uint64_t magnitude(int64_t value)
@@ -94,8 +95,7 @@ static bool unbounded(wide_int a)
 /* Least of coef * mono. */
 static wide_int least(const struct search *search, const struct term *term)
 {
-    struct range coef = {term->coef, term->coef};
-    return range_multiply(range_of(search, term->mono), coef).low;
+    return range_scale(range_of(search, term->mono), term->coef).low;
 }
 
 /* What the fact leaves to each of its terms, the others being at their least. */
@@ -151,8 +151,7 @@ static struct range form_narrowed(const struct search *search, const struct form
 {
     struct range out = {a->constant, a->constant};
     for (uint32_t i = 0; i < a->count; i++) {
-        struct range coef = {a->terms[i].coef, a->terms[i].coef};
-        struct range part = range_multiply(range_of(search, a->terms[i].mono), coef);
+        struct range part = range_scale(range_of(search, a->terms[i].mono), a->terms[i].coef);
         out.low = unbounded(part.low) || unbounded(out.low) ? -WIDE_INFINITE : out.low + part.low;
         out.high =
             unbounded(part.high) || unbounded(out.high) ? WIDE_INFINITE : out.high + part.high;
@@ -216,7 +215,7 @@ static wide_int deepen(struct search *search, const struct form *a)
     if (search->empty)
         return -WIDE_INFINITE; /* nobody comes here: any bound is true */
     wide_int best = form_narrowed(search, a).high;
-    for (unsigned depth = 1; depth <= DEPTH_MAX && search->count; depth++) {
+    for (unsigned depth = 1; depth <= DEPTH_MAX && search->count && best > search->goal; depth++) {
         search->left = effort;
         wide_int bound = upper(search, a, depth);
         best = bound < best ? bound : best;
@@ -300,9 +299,10 @@ static void gather(struct search *search, const struct form *a, const struct fac
 }
 
 static wide_int upper_under(struct affine *affine, const struct form *a, const struct fact *facts,
-                            uint32_t trip, const struct form *more, bool strict, unsigned effort)
+                            uint32_t trip, const struct form *more, bool strict, unsigned effort,
+                            wide_int goal)
 {
-    struct search search = {.affine = affine, .strict = strict, .left = effort};
+    struct search search = {.affine = affine, .strict = strict, .left = effort, .goal = goal};
     if (more)
         take(&search, more);
     gather(&search, a, facts, trip);
@@ -320,15 +320,15 @@ static uint32_t condition_of(struct affine *affine, const struct form *a, const 
 }
 
 static wide_int upper_of(struct affine *affine, const struct form *a, const struct fact *facts,
-                         bool strict, unsigned effort)
+                         bool strict, unsigned effort, wide_int goal)
 {
     uint32_t trip = effort ? condition_of(affine, a, facts) : GRAPH_NONE;
     wide_int best = form_range(affine, a, strict).high;
-    if (!effort || affine->work > WORK_MAX || !a->count)
+    if (!effort || affine->work > WORK_MAX || !a->count || best <= goal)
         return best;
-    wide_int bound = upper_under(affine, a, facts, GRAPH_NONE, NULL, strict, effort);
+    wide_int bound = upper_under(affine, a, facts, GRAPH_NONE, NULL, strict, effort, goal);
     best = bound < best ? bound : best;
-    if (trip == GRAPH_NONE)
+    if (trip == GRAPH_NONE || best <= goal)
         return best;
     /* The first time round, and all others. */
     struct form first = form_symbol(affine, trip), later = form_of(1), zero = form_of(0), at_first;
@@ -337,8 +337,8 @@ static wide_int upper_of(struct affine *affine, const struct form *a, const stru
     const struct form *least = form_keep(affine, &later), *none = form_keep(affine, &first);
     if (!least || !none)
         return best;
-    wide_int once = upper_under(affine, &at_first, facts, GRAPH_NONE, none, strict, effort);
-    wide_int often = upper_under(affine, a, facts, trip, least, strict, effort);
+    wide_int once = upper_under(affine, &at_first, facts, GRAPH_NONE, none, strict, effort, goal);
+    wide_int often = upper_under(affine, a, facts, trip, least, strict, effort, goal);
     bound = once > often ? once : often;
     return bound < best ? bound : best;
 }
@@ -350,8 +350,8 @@ struct range form_bound(struct affine *affine, const struct form *a, const struc
     struct form minus;
     if (!effort || !a->count || !form_scale(a, -1, &minus))
         return out;
-    wide_int high = upper_of(affine, a, facts, strict, effort);
-    wide_int low = -upper_of(affine, &minus, facts, strict, effort);
+    wide_int high = upper_of(affine, a, facts, strict, effort, -WIDE_INFINITE);
+    wide_int low = -upper_of(affine, &minus, facts, strict, effort, -WIDE_INFINITE);
     out.high = high < out.high ? high : out.high;
     out.low = low > out.low ? low : out.low;
     return out.low > out.high ? form_range(affine, a, strict) : out;
@@ -363,14 +363,14 @@ bool form_impossible(struct affine *affine, const struct form *a, const struct f
     struct form minus;
     if (facts_never(facts) || form_range(affine, a, false).low > 0)
         return true;
-    return form_scale(a, -1, &minus) && upper_of(affine, &minus, facts, false, effort) < 0;
+    return form_scale(a, -1, &minus) && upper_of(affine, &minus, facts, false, effort, -1) < 0;
 }
 
 bool form_proven(struct affine *affine, const struct form *a, const struct fact *facts,
                  unsigned effort)
 {
     return facts_never(facts) || form_range(affine, a, false).high <= 0 ||
-           upper_of(affine, a, facts, false, effort) <= 0;
+           upper_of(affine, a, facts, false, effort, 0) <= 0;
 }
 
 /* ---- new facts ------------------------------------------------------------------------------- */
