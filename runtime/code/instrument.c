@@ -9,7 +9,7 @@
 
 #include "instrument_device.inc"
 
-enum { THREAD_BYTES = 64, CONSTANT_ROOM = 65536 - 4096 };
+enum { THREAD_BYTES = 64, CONSTANT_ROOM = 65536 - 4096, MOST_FUNCS = 64 };
 
 const char *const instrument_kinds[] = {
     "?",
@@ -365,6 +365,38 @@ static void write_consts(struct rewriting *work)
     fputs("};\n", work->to);
 }
 
+enum { UNSEEN, ON_PATH, DONE };
+
+/* Whether calls lead from function `index` of needs back to a caller of it. */
+static bool is_recursive(const struct rewriting *work, uint32_t index,
+                         uint8_t state[static MOST_FUNCS])
+{
+    const struct ptx_func *func = work->needs.funcs[index];
+    bool found = state[index] == ON_PATH;
+    if (state[index] != UNSEEN)
+        return found;
+    state[index] = ON_PATH;
+    for (uint32_t i = 0; i < func->instr_count && !found; i++) {
+        const struct ptx_instr *instr = &func->instrs[i];
+        if (instr->form->op != PTX_OP_call || instr->operand_count < 2)
+            continue;
+        uint32_t callee = number_find(&work->needs.func_numbers, instr->operands[1].func, 0);
+        found = callee != NO_NUMBER && is_recursive(work, callee, state);
+    }
+    state[index] = DONE;
+    return found;
+}
+
+/* A stack has an end, which no count of calls tells. */
+static void refuse_recursion(struct rewriting *work)
+{
+    uint8_t state[MOST_FUNCS] = {UNSEEN};
+    if (work->needs.func_count > MOST_FUNCS)
+        refuse(work, NULL, "more than %d functions", MOST_FUNCS);
+    else if (is_recursive(work, 0, state))
+        refuse(work, NULL, "recursion: its stack has no known end");
+}
+
 /* Functions that several entries share have one text: it is this entry's. */
 static bool accepted(struct rewriting *work)
 {
@@ -377,6 +409,8 @@ static bool accepted(struct rewriting *work)
     for (uint32_t i = 1; i < work->needs.func_count; i++)
         if (work->needs.funcs[i]->entry)
             refuse(work, NULL, "it names another entry");
+    if (wants(work, INSTRUMENT_CHECK) && work->status == KG_OK)
+        refuse_recursion(work);
     return work->status == KG_OK;
 }
 

@@ -411,7 +411,7 @@ KERNEL free_grid_barrier(int *a, int *b, int *c, int n)
             __threadfence();
             atomicAdd(&b[0], 1);
             while (*(volatile int *)&b[0] < (int)gridDim.x * phase)
-                continue;
+                __nanosleep(20);
             __threadfence();
         }
         __syncthreads();

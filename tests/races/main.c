@@ -10,23 +10,27 @@
 
 #include <string.h>
 
-enum { COUNT = 65536, BYTES = COUNT * 4, BUDGET = 50 * 1000 * 1000 };
+enum { COUNT = 65536, BYTES = COUNT * 4, BUDGET = 50 * 1000 * 1000, SMALL = 3000 };
 
 struct race {
     const char *name;
     struct kg_launch launch;
-    bool seeded;
+    enum { FREE, SEEDED, OFFENDING } group;
+    unsigned kind; /* of an offence */
 };
 
 static const struct race all[] = {
 #define RACE(name, gx, gy, bx, by, shared, seeded)                                                 \
-    {#name, {{gx, gy, 1}, {bx, by, 1}, shared}, seeded},
+    {#name, {{gx, gy, 1}, {bx, by, 1}, shared}, seeded ? SEEDED : FREE, 0},
+#define OFFENCE(name, grid, block, shared, kind)                                                   \
+    {#name, {{grid, 1, 1}, {block, 1, 1}, shared}, OFFENDING, INSTRUMENT_##kind},
 #include "races.def"
 };
 
 static CUdeviceptr buffers[3];
 static unsigned char *before, *plain, *after;
-static unsigned clean_free, found, frees, seededs, different;
+static bool soft; /* its times are of no interest, and launches take long */
+static unsigned clean_free, found, frees, seededs, different, offences, contained;
 static double slowest, slow_sum;
 
 static bool ok(CUresult result, const char *what)
@@ -43,10 +47,10 @@ static void fill(void)
         a[i] = i * 2654435761u >> 24;
 }
 
-/* Loads, launches once from the same memory as ever, and waits; ns: of the second launch. */
+/* Launches once from the same memory as ever, and waits. */
 static bool launch(const struct race *race, CUfunction function, unsigned char *out, double *ns)
 {
-    int n = COUNT;
+    int n = race->group == OFFENDING ? COUNT / 2 : COUNT;
     void *params[] = {&buffers[0], &buffers[1], &buffers[2], &n};
     const struct kg_launch *l = &race->launch;
     for (unsigned i = 0; i < 3; i++)
@@ -79,34 +83,61 @@ static bool instrumented_run(const struct race *race, const char *ptx, struct ob
         return false;
     }
     for (unsigned i = 0; i < 3; i++)
-        ranges[i] = (struct observe_range){
-            .address = buffers[i], .size = BYTES, .rights = INSTRUMENT_READ | INSTRUMENT_WRITE};
+        ranges[i] = (struct observe_range){.address = buffers[i],
+                                           .size = race->group == OFFENDING ? BYTES / 2 : BYTES,
+                                           .rights = race->group == OFFENDING && !i
+                                                         ? INSTRUMENT_READ
+                                                         : INSTRUMENT_READ | INSTRUMENT_WRITE};
     return ok(real.cuModuleLoadData(&module, text->text.data), "load") &&
            ok(real.cuModuleGetFunction(&function, module, race->name), "entry") &&
-           observe_begin(text, module, function, &race->launch, ranges, 3, BUDGET, observe) ==
-               KG_OK &&
+           observe_begin(text, module, function, &race->launch, ranges, 3,
+                         race->group == OFFENDING ? SMALL : BUDGET, observe) == KG_OK &&
+           (soft || race->group == OFFENDING ||
+            (launch(race, function, after, ns) && observe_reset(observe) == KG_OK)) &&
            launch(race, function, after, ns) && observe_read(observe) == KG_OK &&
            ok(real.cuModuleUnload(module), "unload");
+}
+
+/* What must not be touched holds what it did. */
+static bool untouched(void)
+{
+    bool good = !memcmp(before, after, BYTES);
+    for (unsigned i = 1; i < 3; i++)
+        good &= !memcmp(before + i * BYTES + BYTES / 2, after + i * BYTES + BYTES / 2, BYTES / 2);
+    return good;
 }
 
 static void judge(const struct race *race, const struct observe *observe, double ratio)
 {
     char text[512] = "no report";
-    bool same = !memcmp(plain, after, 3 * (size_t)BYTES);
+    bool same = !memcmp(plain, after, 3 * (size_t)BYTES), good;
     uint32_t count = observe->reports.count;
     unsigned kind = count ? observe->reports.list[0].kind & 255 : 0;
     if (count)
         observe_text(observe, &observe->reports.list[0], text, sizeof text);
-    bool good = race->seeded ? kind >= INSTRUMENT_RAW : !count && same;
+    switch (race->group) {
+    case FREE:
+        good = !count && same;
+        frees++;
+        clean_free += !count;
+        different += !same;
+        break;
+    case SEEDED:
+        good = kind >= INSTRUMENT_RAW;
+        seededs++;
+        found += good;
+        break;
+    default:
+        good = kind == race->kind && untouched();
+        offences++;
+        contained += good;
+    }
     printf("%-28s %s%s, %.1f times as long: %u, %s\n", race->name, good ? "ok" : "FAILED",
-           same || race->seeded ? "" : ", other bytes", ratio, count, text);
-    frees += !race->seeded;
-    seededs += race->seeded;
-    clean_free += !race->seeded && !count;
-    found += race->seeded && good;
-    different += !race->seeded && !same;
-    slowest = ratio > slowest ? ratio : slowest;
-    slow_sum += ratio;
+           same || race->group != FREE ? "" : ", other bytes", ratio, count, text);
+    if (race->group != OFFENDING) {
+        slowest = ratio > slowest ? ratio : slowest;
+        slow_sum += ratio;
+    }
     CHECK(good);
 }
 
@@ -116,9 +147,12 @@ static void run(const struct race *race, CUmodule module, const char *ptx)
     struct instrumented text = {0};
     CUfunction function;
     double ns = 1, slow = 0;
-    if (CHECK(ok(real.cuModuleGetFunction(&function, module, race->name), race->name)) &&
-        CHECK(launch(race, function, plain, &ns)) &&
-        CHECK(instrumented_run(race, ptx, &observe, &text, &slow)))
+    if (race->group != OFFENDING &&
+        (!CHECK(ok(real.cuModuleGetFunction(&function, module, race->name), race->name)) ||
+         !CHECK(launch(race, function, plain, &ns)) ||
+         (!soft && !CHECK(launch(race, function, plain, &ns)))))
+        return;
+    if (CHECK(instrumented_run(race, ptx, &observe, &text, &slow)))
         judge(race, &observe, slow / ns);
     observe_end(&observe);
     instrumented_free(&text);
@@ -132,41 +166,50 @@ static bool open_device(void)
         buffers[i] = 0;
     if (real_open(NULL) != KG_OK || real.cuInit(0) != CUDA_SUCCESS)
         return false;
+    struct kg_hardware hardware;
     bool good = ok(real.cuDeviceGet(&device, 0), "device") &&
+                real_hardware(device, &hardware) == KG_OK &&
                 ok(real.cuDevicePrimaryCtxRetain(&context, device), "context") &&
                 ok(real.cuCtxSetCurrent(context), "context");
     for (unsigned i = 0; i < 3 && good; i++)
         good = ok(real.cuMemAlloc_v2(&buffers[i], BYTES), "memory");
+    soft = good && !strcmp(hardware.vendor, "softgpu");
     return good;
+}
+
+static bool load(const char *folder, unsigned group, struct kg_bytes *ptx, CUmodule *module)
+{
+    static const char *const names[] = {"free", "seeded", "offending"};
+    char path[KG_PATH];
+    return path_make(path, "%s/%s.ptx", folder, names[group]) == KG_OK &&
+           file_read(path, 64 << 20, ptx) == KG_OK &&
+           ok(real.cuModuleLoadData(module, ptx->data), "load");
 }
 
 int main(int argc, char **argv)
 {
-    const char *folder = argc > 1 ? argv[1] : BUILD_DIR "/tests/races";
-    struct kg_bytes ptx[2] = {0};
-    CUmodule modules[2];
-    char path[KG_PATH];
+    struct kg_bytes ptx[3] = {0};
+    CUmodule modules[3];
     before = calloc(3, BYTES);
     plain = calloc(3, BYTES);
     after = calloc(3, BYTES);
-    if (!open_device())
-        SKIP("no CUDA driver here");
     if (!before || !plain || !after)
         return 1;
+    if (!open_device())
+        SKIP("no CUDA driver here");
     fill();
-    for (unsigned i = 0; i < 2; i++)
-        if (path_make(path, "%s/%s.ptx", folder, i ? "seeded" : "free") != KG_OK ||
-            file_read(path, 64 << 20, &ptx[i]) != KG_OK ||
-            !ok(real.cuModuleLoadData(&modules[i], ptx[i].data), "load"))
+    for (unsigned i = 0; i < 3; i++)
+        if (!load(argc > 1 ? argv[1] : BUILD_DIR "/tests/races", i, &ptx[i], &modules[i]))
             return 1;
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         if (argc < 3 || !strcmp(argv[2], all[i].name))
-            run(&all[i], modules[all[i].seeded], (const char *)ptx[all[i].seeded].data);
+            run(&all[i], modules[all[i].group], (const char *)ptx[all[i].group].data);
     printf("%u race-free kernels: %u without a report, %u with other bytes; %u of %u seeded races "
-           "found; instrumented launches took %.1f times as long on average, %.1f at most\n",
-           frees, clean_free, different, found, seededs,
+           "found; %u of %u offences found and prevented; launches that record, check and tag took "
+           "%.1f times as long on average, %.1f at most\n",
+           frees, clean_free, different, found, seededs, contained, offences,
            slow_sum / (double)(frees + seededs ? frees + seededs : 1), slowest);
-    for (unsigned i = 0; i < 2; i++)
+    for (unsigned i = 0; i < 3; i++)
         bytes_free(&ptx[i]);
     free(before);
     free(plain);
