@@ -1,7 +1,10 @@
 /* ptx_report [FILE...]: what the PTX library makes of each file, one line a file and a sum: size,
- * time to parse, entries, instructions, unknown operations, and whether print and parse give the
- * same tree. Without files: the corpus of this folder; then every runnable kernel must be there and
- * its launch must end as corpus.def says. Exit 0: all of it holds. */
+ * time to parse, entries, instructions, unknown operations, whether print and parse give the same
+ * tree; how many entries are eligible, by reason; and of how many the reach of all pointers is
+ * known, for 64 blocks of 256 threads and any integers of four bytes from 1 to 4096.
+ * Without files: the corpus of this folder, and its kernels must run as corpus.def says. Exit 0:
+ * all of it holds. */
+#include "code/reach.h"
 #include "ptx/corpus.h"
 #include "ptx/same.h"
 
@@ -10,10 +13,13 @@
 #include <string.h>
 #include <time.h>
 
+enum { REASONS = 64, PARAM_BYTES = 1 << 16 };
 static struct {
-    unsigned files, entries, unknown, failures;
+    unsigned files, entries, unknown, failures, eligible, reach_known, reach_tried;
     uint64_t bytes, instructions;
-    double ms;
+    double ms, model_ms, reach_ms;
+    unsigned counts[REASONS]; /* entries that are not eligible, by … */
+    char reasons[REASONS][160];
 } sum;
 
 static double now_ms(void)
@@ -47,6 +53,59 @@ static void say_unknown(const struct ptx_module *module)
         printf("  unknown suffix: %s\n", module->mod_texts[i]);
 }
 
+static void count_reason(const char *reason)
+{
+    for (unsigned i = 0; i < REASONS; i++) {
+        if (sum.counts[i] && strcmp(sum.reasons[i], reason))
+            continue;
+        snprintf(sum.reasons[i], sizeof sum.reasons[i], "%s", reason);
+        sum.counts[i]++;
+        return;
+    }
+}
+
+static void count_eligible(const struct kg_bytes *text, const struct ptx_func *func, unsigned sm)
+{
+    struct image_code code = {.selected = *text, .ptx = *text, .sm = sm};
+    struct kernel_model model;
+    double start = now_ms();
+    kg_status status = kernel_model_make(&code, func->name, &model);
+    sum.model_ms += now_ms() - start;
+    if (status != KG_OK) {
+        printf("  %s: no model: %s\n", func->name, status_text(status));
+        sum.failures++;
+        return;
+    }
+    if (model.ineligible)
+        count_reason(model.ineligible);
+    else
+        sum.eligible++;
+    kernel_model_free(&model);
+}
+
+static void count_reach(const struct ptx_module *module, const struct ptx_func *func)
+{
+    static const unsigned char params[PARAM_BYTES];
+    struct kg_launch launch = {{64, 1, 1}, {256, 1, 1}, 4096};
+    struct reach_scalar scalars[64];
+    struct reach_launch asked = {
+        .launch = &launch, .params = params, .param_bytes = func->param_bytes, .scalars = scalars};
+    struct reach reach;
+    if (func->param_bytes > PARAM_BYTES)
+        return;
+    for (uint32_t i = 0; i < func->param_count && asked.scalar_count < 64; i++) {
+        const struct ptx_var *param = func->params[i];
+        if (param->size == 4 && ptx_types[param->type].class != PTX_FLOAT)
+            scalars[asked.scalar_count++] = (struct reach_scalar){param->offset, 4, 1, 4096};
+    }
+    double start = now_ms();
+    kg_status status = reach_of(module, func, &asked, &reach);
+    sum.reach_ms += now_ms() - start;
+    sum.reach_tried++;
+    sum.reach_known += status == KG_OK && reach.complete;
+    reach_free(&reach);
+}
+
 static void report(const char *path)
 {
     struct kg_bytes text = {0};
@@ -68,8 +127,13 @@ static void report(const char *path)
     }
     unsigned entries = 0, instructions = 0;
     for (uint32_t i = 0; i < module.func_count; i++) {
-        entries += module.funcs[i]->entry && module.funcs[i]->defined;
-        instructions += module.funcs[i]->instr_count;
+        const struct ptx_func *func = module.funcs[i];
+        instructions += func->instr_count;
+        if (!func->entry || !func->defined)
+            continue;
+        entries++;
+        count_eligible(&text, func, module.sm);
+        count_reach(&module, func);
     }
     bool same = round_trip(&module);
     printf("%-40s %8zu bytes %7.2f ms %4u entries %7u instructions %3u unknown, round trip %s\n",
@@ -130,9 +194,13 @@ int main(int count, char **files)
         report(path);
     for (unsigned i = 0; count == 1 && i < corpus_count; i++)
         sum.failures += !run_entry(&corpus[i]);
-    printf(
-        "%u files, %llu bytes in %.1f ms, %u entries, %llu instructions, %u unknown, %u failures\n",
-        sum.files, (unsigned long long)sum.bytes, sum.ms, sum.entries,
-        (unsigned long long)sum.instructions, sum.unknown, sum.failures);
+    printf("%u files, %llu bytes in %.1f ms, %u entries, %llu instructions, %u unknown\n",
+           sum.files, (unsigned long long)sum.bytes, sum.ms, sum.entries,
+           (unsigned long long)sum.instructions, sum.unknown);
+    printf("%u entries eligible (models: %.0f ms)\n", sum.eligible, sum.model_ms);
+    for (unsigned i = 0; i < REASONS && sum.counts[i]; i++)
+        printf("%5u not: %s\n", sum.counts[i], sum.reasons[i]);
+    printf("%u of %u entries with the reach of all pointers known (%.0f ms)\n%u failures\n",
+           sum.reach_known, sum.reach_tried, sum.reach_ms, sum.failures);
     return sum.failures || !sum.files;
 }
