@@ -392,3 +392,43 @@ CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfu
     *blockSize = best_size;
     return best_size ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
+
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize,
+                                                   CUfunction func,
+                                                   CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                   size_t dynamicSMemSize, int blockSizeLimit,
+                                                   unsigned int flags)
+{
+    return flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE
+               ? CUDA_ERROR_INVALID_VALUE
+               : cuOccupancyMaxPotentialBlockSize(minGridSize, blockSize, func,
+                                                  blockSizeToDynamicSMemSize, dynamicSMemSize,
+                                                  blockSizeLimit);
+}
+
+/* What is left of an SM's shared memory for each of so many blocks, at most what a block may have.
+ */
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func,
+                                                 int numBlocks, int blockSize)
+{
+    struct function *function;
+    int blocks;
+    CUresult result = enter(func, &function);
+    if (result == CUDA_SUCCESS && (!dynamicSmemSize || numBlocks <= 0 || blockSize <= 0))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result = function_blocks(function, (uint64_t)blockSize, 0, &blocks);
+    if (result == CUDA_SUCCESS && numBlocks > blocks)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct device_model *m = function->module->context->device->model;
+    uint64_t each = ((uint64_t)m->sm_shared_kib << 10) / (uint64_t)numBlocks;
+    uint64_t taken = function->info.static_shared + ((uint64_t)m->reserved_kib << 10);
+    each = each > taken ? each - taken : 0;
+    *dynamicSmemSize =
+        least(each, ((uint64_t)m->block_shared_kib << 10) > function->info.static_shared
+                        ? ((uint64_t)m->block_shared_kib << 10) - function->info.static_shared
+                        : 0);
+    return CUDA_SUCCESS;
+}

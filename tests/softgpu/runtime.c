@@ -12,8 +12,12 @@ static _Thread_local cudaError_t last_error;
 static _Thread_local int device;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static cudaError_t start_result = cudaSuccess;
-static atomic_bool retained;
-static CUcontext primary; /* valid while retained */
+
+enum { DEVICES = 64 };
+static struct {
+    atomic_bool retained;
+    CUcontext context; /* valid while retained */
+} primaries[DEVICES];
 
 /* ---- the driver ---- */
 
@@ -94,27 +98,32 @@ cudaError_t runtime_driver(void)
     return runtime_error(start_result);
 }
 
-static CUresult retain(void)
+CUresult runtime_primary(int number, CUcontext *out)
 {
     CUresult result = CUDA_SUCCESS;
-    pthread_mutex_lock(&mutex);
-    if (!atomic_load(&retained)) {
-        result = driver.cuDevicePrimaryCtxRetain(&primary, 0);
-        atomic_store(&retained, result == CUDA_SUCCESS);
+    if (number < 0 || number >= DEVICES)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!atomic_load_explicit(&primaries[number].retained, memory_order_acquire)) {
+        pthread_mutex_lock(&mutex);
+        if (!atomic_load(&primaries[number].retained)) {
+            result = driver.cuDevicePrimaryCtxRetain(&primaries[number].context, number);
+            atomic_store(&primaries[number].retained, result == CUDA_SUCCESS);
+        }
+        pthread_mutex_unlock(&mutex);
     }
-    pthread_mutex_unlock(&mutex);
+    if (result == CUDA_SUCCESS)
+        *out = primaries[number].context;
     return result;
 }
 
+/* A context that the program made current by the driver's interface is left so. */
 cudaError_t runtime_enter(void)
 {
     cudaError_t error = runtime_driver();
     if (error != cudaSuccess)
         return error;
-    CUcontext current = NULL;
-    CUresult result = CUDA_SUCCESS;
-    if (!atomic_load_explicit(&retained, memory_order_acquire))
-        result = retain();
+    CUcontext current = NULL, primary = NULL;
+    CUresult result = runtime_primary(device, &primary);
     if (result == CUDA_SUCCESS)
         result = driver.cuCtxGetCurrent(&current);
     if (result == CUDA_SUCCESS && !current)
@@ -203,7 +212,7 @@ cudaError_t cudaDeviceReset(void)
         return error;
     pthread_mutex_lock(&mutex);
     CUresult result = driver.cuDevicePrimaryCtxReset(device);
-    atomic_store(&retained, false);
+    atomic_store(&primaries[device].retained, false);
     pthread_mutex_unlock(&mutex);
     last_error = cudaSuccess;
     return runtime_result(result);
@@ -218,10 +227,14 @@ cudaError_t cudaSetDevice(int number)
     CUresult result = driver.cuDeviceGetCount(&count);
     if (result == CUDA_SUCCESS && (number < 0 || number >= count))
         result = CUDA_ERROR_INVALID_DEVICE;
-    if (result != CUDA_SUCCESS)
-        return runtime_result(result);
-    device = number;
-    return runtime_enter();
+    CUcontext primary;
+    if (result == CUDA_SUCCESS)
+        result = runtime_primary(number, &primary);
+    if (result == CUDA_SUCCESS)
+        result = driver.cuCtxSetCurrent(primary);
+    if (result == CUDA_SUCCESS)
+        device = number;
+    return runtime_result(result);
 }
 
 cudaError_t cudaInitDevice(int number, unsigned int deviceFlags, unsigned int flags)
@@ -234,9 +247,12 @@ cudaError_t cudaGetDevice(int *out)
     cudaError_t error = runtime_driver();
     if (error == cudaSuccess && !out)
         return runtime_error(cudaErrorInvalidValue);
+    CUcontext current = NULL;
+    if (error == cudaSuccess)
+        error = runtime_result(driver.cuCtxGetCurrent(&current));
     if (error == cudaSuccess)
         *out = device;
-    return error;
+    return error == cudaSuccess && current ? runtime_result(driver.cuCtxGetDevice(out)) : error;
 }
 
 cudaError_t cudaGetDeviceCount(int *count)

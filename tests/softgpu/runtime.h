@@ -31,6 +31,8 @@ cudaError_t runtime_box(const struct cudaMemcpy3DParms *p, CUDA_MEMCPY3D *out);
 cudaError_t runtime_last_error(void); /* without forgetting it */
 int runtime_refuse(void);             /* for runtime_rest.c */
 int runtime_device(void);             /* of this thread */
+/* The primary context of a device, retained at the first call. */
+CUresult runtime_primary(int number, CUcontext *out);
 
 /* The driver's entry for this stream form. */
 #define DRIVER(own, name, suffix) ((own) ? driver.name##suffix : driver.name)

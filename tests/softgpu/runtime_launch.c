@@ -246,3 +246,13 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, const 
     return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize,
                                                                   dynamicSMemSize, 0);
 }
+
+cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, const void *func,
+                                                      int numBlocks, int blockSize)
+{
+    CUkernel kernel;
+    cudaError_t error = runtime_kernel(func, &kernel);
+    return error == cudaSuccess ? runtime_result(driver.cuOccupancyAvailableDynamicSMemPerBlock(
+                                      dynamicSmemSize, (CUfunction)kernel, numBlocks, blockSize))
+                                : error;
+}

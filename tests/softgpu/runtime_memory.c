@@ -178,8 +178,26 @@ BOTH(cudaMemcpy, _ptds, (void *dst, const void *src, size_t count, enum cudaMemc
 BOTH(cudaMemcpyAsync, _ptsz,
      (void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream),
      copy_async(dst, src, count, kind, stream, own))
+static cudaError_t copy_peer(void *to, int to_device, const void *from, int from_device,
+                             size_t size, bool async, cudaStream_t stream, bool own)
+{
+    CUcontext target, source;
+    CUresult result = runtime_primary(to_device, &target);
+    if (result == CUDA_SUCCESS)
+        result = runtime_primary(from_device, &source);
+    if (result != CUDA_SUCCESS)
+        return runtime_result(result);
+    return runtime_result(
+        async ? DRIVER(own, cuMemcpyPeerAsync, _ptsz)(address(to), target, address(from), source,
+                                                      size, (CUstream)stream)
+              : driver.cuMemcpyPeer(address(to), target, address(from), source, size));
+}
+
 ONE(cudaMemcpyPeer, (void *dst, int dstDevice, const void *src, int srcDevice, size_t count),
-    copy(dst, src, count, cudaMemcpyDefault, false))
+    copy_peer(dst, dstDevice, src, srcDevice, count, false, NULL, false))
+BOTH(cudaMemcpyPeerAsync, _ptsz,
+     (void *dst, int dstDevice, const void *src, int srcDevice, size_t count, cudaStream_t stream),
+     copy_peer(dst, dstDevice, src, srcDevice, count, true, stream, own))
 
 /* With one address space the driver finds out by itself what each side is. */
 static CUDA_MEMCPY2D plane(void *to, size_t to_pitch, const void *from, size_t from_pitch,
@@ -265,20 +283,37 @@ BOTH(cudaMemset2D, _ptds, (void *devPtr, size_t pitch, int value, size_t width, 
      runtime_result(DRIVER(own, cuMemsetD2D8_v2, _ptds)(address(devPtr), pitch,
                                                         (unsigned char)value, width, height)))
 
-/* Row by row: the driver's table has no asynchronous form in two dimensions. */
-static cudaError_t fill_rows(void *to, size_t pitch, int value, size_t width, size_t height,
-                             cudaStream_t stream, bool own)
+BOTH(cudaMemset2DAsync, _ptsz,
+     (void *devPtr, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream),
+     runtime_result(DRIVER(own, cuMemsetD2D8Async, _ptsz)(address(devPtr), pitch,
+                                                          (unsigned char)value, width, height,
+                                                          (CUstream)stream)))
+
+/* Slice by slice: the driver has two dimensions. */
+static cudaError_t fill_box(struct cudaPitchedPtr to, int value, struct cudaExtent extent,
+                            bool async, cudaStream_t stream, bool own)
 {
     CUresult result = CUDA_SUCCESS;
-    for (size_t y = 0; y < height && result == CUDA_SUCCESS; y++)
-        result = DRIVER(own, cuMemsetD8Async, _ptsz)(address(to) + y * pitch, (unsigned char)value,
-                                                     width, (CUstream)stream);
+    if (extent.depth > 1 && to.ysize < extent.height)
+        return runtime_error(cudaErrorInvalidValue);
+    for (size_t z = 0; z < extent.depth && result == CUDA_SUCCESS; z++) {
+        CUdeviceptr slice = address(to.ptr) + z * to.pitch * to.ysize;
+        result = async ? DRIVER(own, cuMemsetD2D8Async, _ptsz)(slice, to.pitch,
+                                                               (unsigned char)value, extent.width,
+                                                               extent.height, (CUstream)stream)
+                       : DRIVER(own, cuMemsetD2D8_v2, _ptds)(slice, to.pitch, (unsigned char)value,
+                                                             extent.width, extent.height);
+    }
     return runtime_result(result);
 }
 
-BOTH(cudaMemset2DAsync, _ptsz,
-     (void *devPtr, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream),
-     fill_rows(devPtr, pitch, value, width, height, stream, own))
+BOTH(cudaMemset3D, _ptds,
+     (struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent),
+     fill_box(pitchedDevPtr, value, extent, false, NULL, own))
+BOTH(cudaMemset3DAsync, _ptsz,
+     (struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent,
+      cudaStream_t stream),
+     fill_box(pitchedDevPtr, value, extent, true, stream, own))
 
 /* ---- symbols ---- */
 
@@ -338,20 +373,22 @@ BOTH(cudaMemcpyFromSymbolAsync, _ptsz,
 static cudaError_t pointer_attributes(struct cudaPointerAttributes *out, const void *pointer)
 {
     unsigned type = 0, managed = 0;
+    int ordinal = -2; /* cudaInvalidDeviceId */
     CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                   CU_POINTER_ATTRIBUTE_IS_MANAGED};
-    void *where[] = {&type, &managed};
+                                   CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    void *where[] = {&type, &managed, &ordinal};
     if (!out)
         return runtime_error(cudaErrorInvalidValue);
     memset(out, 0, sizeof *out);
-    CUresult result = driver.cuPointerGetAttributes(2, which, where, address(pointer));
+    CUresult result = driver.cuPointerGetAttributes(3, which, where, address(pointer));
     if (result != CUDA_SUCCESS)
         return runtime_result(result);
     out->type = !type                        ? cudaMemoryTypeUnregistered
                 : managed                    ? cudaMemoryTypeManaged
                 : type == CU_MEMORYTYPE_HOST ? cudaMemoryTypeHost
                                              : cudaMemoryTypeDevice;
-    out->device = type ? 0 : -2; /* cudaInvalidDeviceId */
+    out->device = ordinal;
     if (type)
         out->devicePointer = (void *)(uintptr_t)pointer;
     if (type == CU_MEMORYTYPE_HOST || managed || !type)

@@ -1,5 +1,5 @@
 /* Calls of the runtime that fewer programs make: libraries loaded at run time, hints for managed
- * memory, pools, peers (there are none), capture state. */
+ * memory, pools, peers, attributes of streams. */
 #include "runtime.h"
 
 /* ---- libraries ---- */
@@ -95,29 +95,38 @@ ONE(cudaMemPoolCreate, (cudaMemPool_t * memPool, const struct cudaMemPoolProps *
 ONE(cudaMemPoolDestroy, (cudaMemPool_t memPool),
     runtime_result(driver.cuMemPoolDestroy((CUmemoryPool)memPool)))
 
-/* ---- copies between devices: all memory is of one ---- */
+ONE(cudaMemPoolSetAccess,
+    (cudaMemPool_t memPool, const struct cudaMemAccessDesc *descList, size_t count),
+    runtime_result(driver.cuMemPoolSetAccess((CUmemoryPool)memPool,
+                                             (const CUmemAccessDesc *)descList, count)))
+ONE(cudaMemPoolGetAccess,
+    (enum cudaMemAccessFlags * flags, cudaMemPool_t memPool, struct cudaMemLocation *location),
+    runtime_result(driver.cuMemPoolGetAccess((CUmemAccess_flags *)flags, (CUmemoryPool)memPool,
+                                             (CUmemLocation *)location)))
 
-ONE(cudaMemcpyPeerAsync,
-    (void *dst, int dstDevice, const void *src, int srcDevice, size_t count, cudaStream_t stream),
-    runtime_result(driver.cuMemcpyAsync((uintptr_t)dst, (uintptr_t)src, count, (CUstream)stream)))
-ONE(cudaDeviceEnablePeerAccess, (int peerDevice, unsigned int flags),
-    runtime_error(cudaErrorInvalidDevice))
-ONE(cudaDeviceDisablePeerAccess, (int peerDevice), runtime_error(cudaErrorPeerAccessNotEnabled))
+/* ---- peers ---- */
 
-static cudaError_t peer_attribute(int *value)
+static cudaError_t peer_access(int device, unsigned flags, bool enable)
 {
-    if (!value)
-        return runtime_error(cudaErrorInvalidValue);
-    *value = 0;
-    return runtime_error(cudaErrorInvalidDevice); /* a device is no peer of itself */
+    CUcontext peer;
+    CUresult result = runtime_primary(device, &peer);
+    if (result == CUDA_SUCCESS)
+        result = enable ? driver.cuCtxEnablePeerAccess(peer, flags)
+                        : driver.cuCtxDisablePeerAccess(peer);
+    return runtime_result(result);
 }
 
+ONE(cudaDeviceEnablePeerAccess, (int peerDevice, unsigned int flags),
+    peer_access(peerDevice, flags, true))
+ONE(cudaDeviceDisablePeerAccess, (int peerDevice), peer_access(peerDevice, 0, false))
 ONE(cudaDeviceGetP2PAttribute,
-    (int *value, enum cudaDeviceP2PAttr attr, int srcDevice, int dstDevice), peer_attribute(value))
+    (int *value, enum cudaDeviceP2PAttr attr, int srcDevice, int dstDevice),
+    runtime_result(driver.cuDeviceGetP2PAttribute(value, (CUdevice_P2PAttribute)attr, srcDevice,
+                                                  dstDevice)))
 
-/* ---- choices with one device ---- */
+/* ---- choices of a device: the first will do ---- */
 
-static cudaError_t only_device(int *device)
+static cudaError_t first_device(int *device)
 {
     if (!device)
         return runtime_error(cudaErrorInvalidValue);
@@ -125,11 +134,27 @@ static cudaError_t only_device(int *device)
     return cudaSuccess;
 }
 
-ONE(cudaChooseDevice, (int *device, const struct cudaDeviceProp *prop), only_device(device))
+ONE(cudaChooseDevice, (int *device, const struct cudaDeviceProp *prop), first_device(device))
 ONE(cudaSetValidDevices, (int *device_arr, int len), cudaSuccess)
 #if CUDART_VERSION >= 12080
-BOTH(cudaStreamGetDevice, _ptsz, (cudaStream_t hStream, int *device), only_device(device))
+BOTH(cudaStreamGetDevice, _ptsz, (cudaStream_t hStream, int *device),
+     runtime_result(DRIVER(own, cuStreamGetDevice, _ptsz)((CUstream)hStream, device)))
 #endif
+
+/* ---- attributes of streams ---- */
+
+BOTH(cudaStreamSetAttribute, _ptsz,
+     (cudaStream_t hStream, cudaLaunchAttributeID attr, const cudaLaunchAttributeValue *value),
+     runtime_result(DRIVER(own, cuStreamSetAttribute, _ptsz)((CUstream)hStream,
+                                                             (CUstreamAttrID)attr,
+                                                             (const CUstreamAttrValue *)value)))
+BOTH(cudaStreamGetAttribute, _ptsz,
+     (cudaStream_t hStream, cudaLaunchAttributeID attr, cudaLaunchAttributeValue *value_out),
+     runtime_result(DRIVER(own, cuStreamGetAttribute, _ptsz)((CUstream)hStream,
+                                                             (CUstreamAttrID)attr,
+                                                             (CUstreamAttrValue *)value_out)))
+BOTH(cudaStreamCopyAttributes, _ptsz, (cudaStream_t dst, cudaStream_t src),
+     runtime_result(DRIVER(own, cuStreamCopyAttributes, _ptsz)((CUstream)dst, (CUstream)src)))
 
 /* ---- shared memory ---- */
 

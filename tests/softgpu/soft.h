@@ -222,8 +222,10 @@ struct stream {
     bool running, destroyed;
     unsigned flags;
     int priority;
-    uint64_t id, owner;      /* owner: number of the thread whose default stream it is; 0 none */
-    uint64_t end;            /* model clock when its last op ended */
+    uint64_t id, owner; /* owner: number of the thread whose default stream it is; 0 none */
+    uint64_t end;       /* model clock when its last op ended */
+    CUlaunchAttribute attributes[4];
+    unsigned attribute_count;
     struct capture *capture; /* that it is part of, and after which of its nodes it stands */
     struct node **captured;
     unsigned captured_count;

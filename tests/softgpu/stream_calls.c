@@ -2,6 +2,8 @@
  * (capture.c). */
 #include "graph.h"
 
+#include <string.h>
+
 CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
 {
     struct context *context;
@@ -182,6 +184,74 @@ static CUresult get_id(CUstream handle, unsigned long long *id, bool per_thread)
     return result == CUDA_SUCCESS && !id ? CUDA_ERROR_INVALID_VALUE : result;
 }
 
+static CUresult get_device(CUstream handle, CUdevice *device, bool per_thread)
+{
+    struct stream *stream;
+    CUresult result = enter(handle, per_thread, &stream);
+    if (result == CUDA_SUCCESS && device)
+        *device = stream->context->device->ordinal;
+    return result == CUDA_SUCCESS && !device ? CUDA_ERROR_INVALID_VALUE : result;
+}
+
+/* Attributes say how work is scheduled and cached, not what it does: kept, to be given back. */
+static CUresult set_attribute(CUstream handle, CUstreamAttrID id, const CUstreamAttrValue *value,
+                              bool per_thread)
+{
+    struct stream *stream;
+    CUresult result = enter(handle, per_thread, &stream);
+    if (result == CUDA_SUCCESS && !value)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS)
+        return result;
+    soft_lock();
+    unsigned i = 0;
+    while (i < stream->attribute_count && stream->attributes[i].id != id)
+        i++;
+    bool fits = i < sizeof stream->attributes / sizeof *stream->attributes;
+    if (fits) {
+        stream->attributes[i] = (CUlaunchAttribute){.id = id, .value = *value};
+        stream->attribute_count += i == stream->attribute_count;
+    }
+    soft_unlock();
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* One that was not set is 0. */
+static CUresult get_attribute(CUstream handle, CUstreamAttrID id, CUstreamAttrValue *value,
+                              bool per_thread)
+{
+    struct stream *stream;
+    CUresult result = enter(handle, per_thread, &stream);
+    if (result == CUDA_SUCCESS && !value)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS)
+        return result;
+    memset(value, 0, sizeof *value);
+    soft_lock();
+    if (id == CU_LAUNCH_ATTRIBUTE_PRIORITY)
+        value->priority = stream->priority;
+    for (unsigned i = 0; i < stream->attribute_count; i++)
+        if (stream->attributes[i].id == id)
+            *value = stream->attributes[i].value;
+    soft_unlock();
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy_attributes(CUstream to_handle, CUstream from_handle, bool per_thread)
+{
+    struct stream *to, *from;
+    CUresult result = enter(to_handle, per_thread, &to);
+    if (result == CUDA_SUCCESS)
+        result = enter(from_handle, per_thread, &from);
+    if (result != CUDA_SUCCESS)
+        return result;
+    soft_lock();
+    memmove(to->attributes, from->attributes, sizeof to->attributes);
+    to->attribute_count = from->attribute_count;
+    soft_unlock();
+    return CUDA_SUCCESS;
+}
+
 /* Earlier work of the event, seen from here on. */
 static CUresult wait_event(CUstream handle, CUevent event, unsigned flags, bool per_thread)
 {
@@ -224,3 +294,12 @@ CALL(cuStreamGetPriority, _ptsz, (CUstream hStream, int *priority),
      get_priority(hStream, priority, own))
 CALL(cuStreamGetId, _ptsz, (CUstream hStream, unsigned long long *streamId),
      get_id(hStream, streamId, own))
+CALL(cuStreamGetDevice, _ptsz, (CUstream hStream, CUdevice *device),
+     get_device(hStream, device, own))
+CALL(cuStreamSetAttribute, _ptsz,
+     (CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value),
+     set_attribute(hStream, attr, value, own))
+CALL(cuStreamGetAttribute, _ptsz,
+     (CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out),
+     get_attribute(hStream, attr, value_out, own))
+CALL(cuStreamCopyAttributes, _ptsz, (CUstream dst, CUstream src), copy_attributes(dst, src, own))
