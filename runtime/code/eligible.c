@@ -71,6 +71,14 @@ static const struct {
     {PTX_SR_pm5, ELIGIBLE_CLOCKS},
     {PTX_SR_pm6, ELIGIBLE_CLOCKS},
     {PTX_SR_pm7, ELIGIBLE_CLOCKS},
+    {PTX_SR_pm0_64, ELIGIBLE_CLOCKS},
+    {PTX_SR_pm1_64, ELIGIBLE_CLOCKS},
+    {PTX_SR_pm2_64, ELIGIBLE_CLOCKS},
+    {PTX_SR_pm3_64, ELIGIBLE_CLOCKS},
+    {PTX_SR_pm4_64, ELIGIBLE_CLOCKS},
+    {PTX_SR_pm5_64, ELIGIBLE_CLOCKS},
+    {PTX_SR_pm6_64, ELIGIBLE_CLOCKS},
+    {PTX_SR_pm7_64, ELIGIBLE_CLOCKS},
     {PTX_SR_smid, ELIGIBLE_PLACE},
     {PTX_SR_nsmid, ELIGIBLE_PLACE},
     {PTX_SR_warpid, ELIGIBLE_PLACE},
@@ -106,12 +114,28 @@ static const struct {
     {PTX_OP_multimem_ld_reduce, ELIGIBLE_SYSTEM}, /* memory of several devices */
     {PTX_OP_multimem_st, ELIGIBLE_SYSTEM},
     {PTX_OP_multimem_red, ELIGIBLE_SYSTEM},
+    {PTX_OP_multimem_cp_async_bulk, ELIGIBLE_SYSTEM},
+    {PTX_OP_multimem_cp_reduce_async_bulk, ELIGIBLE_SYSTEM},
+    {PTX_OP_clusterlaunchcontrol_try_cancel, ELIGIBLE_CLUSTER},
+    {PTX_OP_clusterlaunchcontrol_query_cancel, ELIGIBLE_CLUSTER},
+    {PTX_OP_tcgen05_alloc, ELIGIBLE_TENSOR_MEMORY},
+    {PTX_OP_tcgen05_dealloc, ELIGIBLE_TENSOR_MEMORY},
+    {PTX_OP_tcgen05_relinquish_alloc_permit, ELIGIBLE_TENSOR_MEMORY},
+    {PTX_OP_tcgen05_ld, ELIGIBLE_TENSOR_MEMORY},
+    {PTX_OP_tcgen05_ld_red, ELIGIBLE_TENSOR_MEMORY},
+    {PTX_OP_tcgen05_st, ELIGIBLE_TENSOR_MEMORY},
+    {PTX_OP_tcgen05_cp, ELIGIBLE_TENSOR_MEMORY},
+    {PTX_OP_tcgen05_shift, ELIGIBLE_TENSOR_MEMORY},
+    {PTX_OP_tcgen05_mma, ELIGIBLE_TENSOR_MEMORY},
+    {PTX_OP_tcgen05_commit, ELIGIBLE_TENSOR_MEMORY},
     {PTX_OP_st_bulk, ELIGIBLE_BULK},
     {PTX_OP_cp_async_mbarrier_arrive, ELIGIBLE_BULK},
     {PTX_OP_cp_async_bulk, ELIGIBLE_BULK},
     {PTX_OP_cp_async_bulk_commit_group, ELIGIBLE_BULK},
     {PTX_OP_cp_async_bulk_wait_group, ELIGIBLE_BULK},
     {PTX_OP_cp_async_bulk_prefetch, ELIGIBLE_BULK},
+    {PTX_OP_cp_async_bulk_prefetch_tensor, ELIGIBLE_BULK},
+    {PTX_OP_cp_reduce_async_bulk_tensor, ELIGIBLE_BULK},
     {PTX_OP_cp_async_bulk_tensor, ELIGIBLE_BULK},
     {PTX_OP_cp_reduce_async_bulk, ELIGIBLE_BULK},
     {PTX_OP_tensormap_replace, ELIGIBLE_BULK},
@@ -165,20 +189,6 @@ static void scan_order(const struct ptx_instr *instr, struct eligible *out)
         eligible_add(out, ELIGIBLE_CLUSTER, line);
 }
 
-/* A suffix that is not in the table may change what an access means; on matrix and texture
- * operations it is a shape. */
-static bool unknown_suffix(const struct ptx_instr *instr)
-{
-    uint32_t effects = ptx_effects(instr);
-    if (effects & (PTX_WARP | PTX_TEXTURE) ||
-        !(effects & (PTX_READS | PTX_WRITES | PTX_FENCE | PTX_BARRIER)))
-        return false;
-    for (unsigned i = 0; i < instr->form->mod_count; i++)
-        if (instr->form->mods[i] >= PTX_MOD_COUNT)
-            return true;
-    return false;
-}
-
 static void scan_instr(const struct ptx_instr *instr, struct eligible *out)
 {
     struct seen seen = {out, instr->place.line};
@@ -190,7 +200,7 @@ static void scan_instr(const struct ptx_instr *instr, struct eligible *out)
         eligible_add(out, operations[i].reason, seen.line);
         named = true;
     }
-    if (!named && (instr->opaque || unknown_suffix(instr)))
+    if (!named && (instr->opaque || instr->form->strange))
         eligible_add(out, ELIGIBLE_UNKNOWN, seen.line);
     if (effects & PTX_TRAPS)
         eligible_add(out, ELIGIBLE_TRAPS, seen.line);

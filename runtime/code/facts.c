@@ -69,6 +69,8 @@ static void read_types(const struct ptx_instr *instr, struct ptx_facts *out)
 {
     if (moves_only(instr->form->op))
         return;
+    if (instr->form->op == PTX_OP_tcgen05_mma) /* its types are in a descriptor */
+        out->half_math = out->bf16_math = out->tf32_math = true;
     for (unsigned i = 0; i < instr->form->type_count; i++) {
         enum ptx_type type = instr->form->types[i];
         if (ptx_types[type].class != PTX_FLOAT)
