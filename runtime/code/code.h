@@ -60,8 +60,6 @@ struct kernel_model {
     struct kernel_pointer *pointers;
     uint32_t global_count; /* module variables that the entry or what it calls names */
     struct kernel_global *globals;
-    uint32_t static_shared, local_bytes;       /* as the PTX declares; 0 without PTX */
-    uint32_t max_threads, required_threads[3]; /* .maxntid product, .reqntid; 0 unset */
     const char *ineligible; /* NULL: eligible; else a reason of eligible.def, as text */
 };
 
@@ -79,10 +77,6 @@ void kernel_model_free(struct kernel_model *model);
  * program: the names differ where an anonymous namespace puts a hash of the source's path in. NULL:
  * none, or several that it could be. */
 const struct kernel_global *kernel_global_find(const struct kernel_model *model, const char *name);
-
-/* Names of all entries, for listings: calls each(self, name). */
-kg_status image_entries(const struct image_code *code, void (*each)(void *self, const char *name),
-                        void *self);
 
 /* Exact PTX specialisation for the maker `rules`: the module's text with `entry`'s loads of the
  * given scalar parameter bytes and its reads of %ntid and %nctaid (if launch is not NULL) replaced

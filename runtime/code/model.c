@@ -138,25 +138,12 @@ static kg_status list_globals(const struct needs *needs, struct kernel_model *mo
     return KG_OK;
 }
 
-static void launch_bounds(const struct ptx_func *func, struct kernel_model *model)
-{
-    memcpy(model->required_threads, func->reqntid, sizeof model->required_threads);
-    const uint32_t *bound = func->reqntid[0] ? func->reqntid : func->maxntid;
-    uint64_t threads = 1;
-    for (unsigned i = 0; i < 3; i++)
-        threads *= bound[i] && bound[i] <= 1024 ? bound[i] : 1;
-    model->max_threads = bound[0] ? (uint32_t)threads : 0;
-}
-
 /* All that PTX says. */
 static kg_status describe(struct making *making)
 {
     struct kernel_model *model = making->model;
     const struct ptx_func *func = making->needs.funcs[0];
     eligible_scan(&making->module, &making->needs, &making->eligible);
-    model->static_shared = needs_shared(&making->needs);
-    model->local_bytes = needs_local(&making->needs);
-    launch_bounds(func, model);
     kg_status status = list_globals(&making->needs, model);
     if (status != KG_OK)
         return status;
@@ -272,36 +259,4 @@ const struct kernel_global *kernel_global_find(const struct kernel_model *model,
         found = &model->globals[i];
     }
     return ambiguous ? NULL : found;
-}
-
-static kg_status entries_of_elf(const struct kg_bytes *code,
-                                void (*each)(void *self, const char *name), void *self)
-{
-    struct elf elf;
-    struct elf_symbol symbol;
-    kg_status status = elf_open(code->data, code->size, &elf);
-    for (uint32_t i = 0; status == KG_OK && i < elf.symbol_count; i++)
-        if (elf_symbol_at(&elf, i, &symbol) && symbol.entry)
-            each(self, symbol.name);
-    return status;
-}
-
-kg_status image_entries(const struct image_code *code, void (*each)(void *self, const char *name),
-                        void *self)
-{
-    if (code->machine_code)
-        return entries_of_elf(&code->selected, each, self);
-    char error[256];
-    struct ptx_module module;
-    kg_status status =
-        ptx_parse((char *)code->ptx.data, code->ptx.size, &module, error, sizeof error);
-    if (status != KG_OK) {
-        log_line(KG_INFO, "PTX not understood: %s", error);
-        return status;
-    }
-    for (uint32_t i = 0; i < module.func_count; i++)
-        if (module.funcs[i]->entry && module.funcs[i]->defined)
-            each(self, module.funcs[i]->name);
-    ptx_module_free(&module);
-    return KG_OK;
 }

@@ -15,7 +15,7 @@
 
 enum {
     ORIGIN_PARAM_BYTES = 4096, /* a kernel with more is left alone */
-    ORIGIN_COUNT = 8192,       /* of different origins */
+    ORIGIN_COUNT = 4096,       /* of different origins */
     /* Items of sets: an origin's number; with this bit: what was loaded from memory that the
      * origin leads to */
     ORIGIN_LOADED = 0x4000,

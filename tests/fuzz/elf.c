@@ -2,34 +2,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "code/code.h"
+#include "code/parts.h"
 
-struct entries {
-    char names[4][128];
-    unsigned count;
-};
-
-static void each(void *self, const char *name)
-{
-    struct entries *entries = self;
-    if (entries->count < 4 && strlen(name) < sizeof entries->names[0])
-        strcpy(entries->names[entries->count++], name);
-}
+enum { ENTRIES = 4 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct image_code code = {.machine_code = true, .sm = 90};
-    struct entries entries = {.count = 0};
+    struct elf elf;
+    struct elf_symbol symbol;
     struct kernel_model first, second;
     if (!size || !(code.selected.data = malloc(size + 1)))
         return 0;
     memcpy(code.selected.data, data, size);
     code.selected.data[size] = 0;
     code.selected.size = size;
-    image_entries(&code, each, &entries);
-    for (unsigned i = 0; i < entries.count; i++) {
-        kg_status status = kernel_model_make(&code, entries.names[i], &first);
-        if (status != kernel_model_make(&code, entries.names[i], &second) ||
+    bool open = elf_open(code.selected.data, size, &elf) == KG_OK;
+    unsigned found = 0;
+    for (uint32_t i = 0; open && i < elf.symbol_count && found < ENTRIES; i++) {
+        if (!elf_symbol_at(&elf, i, &symbol) || !symbol.entry)
+            continue;
+        found++;
+        kg_status status = kernel_model_make(&code, symbol.name, &first);
+        if (status != kernel_model_make(&code, symbol.name, &second) ||
             (status == KG_OK && !id_equal(&first.id, &second.id)))
             abort();
         kernel_model_free(&first);
