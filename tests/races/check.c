@@ -23,20 +23,23 @@ static const struct way {
     const char *name;
     unsigned what;
 } ways[] = {
+    {"find", INSTRUMENT_RECORD},
     {"plain", 0},
     {"again", 0},
     {"record", INSTRUMENT_RECORD},
     {"check", INSTRUMENT_CHECK},
     {"races", INSTRUMENT_RACES},
 };
-enum { WAYS = sizeof ways / sizeof *ways };
+enum { FIND, PLAIN, AGAIN, WAYS = sizeof ways / sizeof *ways };
+enum { POISON = 0xa5 };
 
 struct outcome {
     kg_status status;
     double ns;
     unsigned accesses;
     uint32_t reports, same_value;
-    uint64_t read, written, changed, missed; /* bytes; missed: changed, and not recorded */
+    /* bytes; missed: changed, and not recorded */
+    uint64_t read, written, changed, missed, poisoned;
     char entry[128], text[512];
 };
 
@@ -141,12 +144,46 @@ static void count_bytes(struct child *child)
     }
 }
 
-static kg_status replay(struct child *child, int image)
+/* Which bytes are written and not read goes to a file; or it is read, and they are poisoned. */
+static kg_status write_mask(const struct child *child, int file)
+{
+    const struct replay_memory *memory = &child->memory;
+    for (uint32_t i = 0; i < memory->extent_count; i++) {
+        const struct replay_extent *extent = &memory->extents[i];
+        for (uint64_t at = 0; at < extent->size; at++)
+            memory->other[extent->at + at] = recorded(child, extent->address + at, true) &&
+                                             !recorded(child, extent->address + at, false);
+    }
+    return ftruncate(file, 0) || !write_all(file, memory->other, memory->total) ? KG_IO : KG_OK;
+}
+
+static kg_status poison(struct child *child, int file)
+{
+    const struct replay_memory *memory = &child->memory;
+    ssize_t got = 0;
+    for (size_t at = 0; at < memory->total; at += (size_t)got) {
+        got = pread(file, memory->other + at, memory->total - at, (off_t)at);
+        if (got <= 0)
+            return at ? KG_IO : KG_OK; /* the recording failed: as captured */
+    }
+    for (size_t at = 0; at < memory->total; at++) {
+        if (!memory->other[at])
+            continue;
+        memory->pristine[at] = POISON;
+        child->out->poisoned++;
+    }
+    return KG_OK;
+}
+
+static kg_status replay(struct child *child, int image, int mask)
 {
     struct trial trial = {.device = child->device, .memory = &child->memory};
     struct outcome *out = child->out;
     struct replay_memory *memory = &child->memory;
     double ns;
+    bool find = child->way == &ways[FIND];
+    if (!find && poison(child, mask) != KG_OK)
+        return because(child, KG_IO, "the mask could not be read");
     if (trial_launch(&trial, ORIGINAL, memory->pristine, memory->work) != KG_OK)
         return because(child, KG_DRIVER, child->device->error);
     if (child->way->what) {
@@ -160,6 +197,8 @@ static kg_status replay(struct child *child, int image)
         if (child->way->what & INSTRUMENT_RECORD)
             count_bytes(child);
     }
+    if (find)
+        return write_mask(child, mask);
     if (ftruncate(image, (off_t)memory->total) || !write_all(image, memory->work, memory->total))
         return because(child, KG_IO, "the image could not be written");
     for (unsigned i = 0; i < SAMPLES; i++) {
@@ -174,7 +213,7 @@ static kg_status replay(struct child *child, int image)
     return KG_OK;
 }
 
-static int child_main(const char *path, unsigned way, int image, struct outcome *out)
+static int child_main(const char *path, unsigned way, int image, int mask, struct outcome *out)
 {
     struct child child = {.way = &ways[way], .out = out};
     struct replay_request request = {0};
@@ -200,7 +239,7 @@ static int child_main(const char *path, unsigned way, int image, struct outcome 
     if (out->status == KG_OK && child.way->what)
         out->status = observe(&child);
     if (out->status == KG_OK)
-        out->status = replay(&child, image);
+        out->status = replay(&child, image, mask);
     return 0; /* all else goes with the process */
 }
 
@@ -224,18 +263,18 @@ static void *map(int fd, size_t *size)
 }
 
 /* Runs one way in a new image of this program; the captured addresses may need several. */
-static bool start(const char *path, unsigned way, int image, int outcome, struct outcome *out)
+static bool start(const char *path, unsigned way, const int files[3], struct outcome *out)
 {
-    char words[3][16];
+    char words[4][16];
     int how = 0;
     snprintf(words[0], sizeof words[0], "%u", way);
-    snprintf(words[1], sizeof words[1], "%d", image);
-    snprintf(words[2], sizeof words[2], "%d", outcome);
+    for (unsigned i = 0; i < 3; i++)
+        snprintf(words[i + 1], sizeof words[i + 1], "%d", files[i]);
     for (unsigned i = 0; i < TRIES; i++) {
         pid_t pid = fork();
         if (!pid) {
             execl("/proc/self/exe", "instrument_check", "--child", path, words[0], words[1],
-                  words[2], (char *)NULL);
+                  words[2], words[3], (char *)NULL);
             _exit(126);
         }
         while (pid > 0 && waitpid(pid, &how, 0) < 0 && errno == EINTR)
@@ -267,7 +306,7 @@ static bool tally(const struct outcome *all, unsigned way, bool same, bool stead
            same     ? "same"
            : steady ? "DIFFERENT"
                     : "varies by itself",
-           all[0].ns > 0 ? out->ns / all[0].ns : 0, out->ns / 1e6, out->accesses, note,
+           all[PLAIN].ns > 0 ? out->ns / all[PLAIN].ns : 0, out->ns / 1e6, out->accesses, note,
            out->reports, out->same_value ? ", equal writes" : "",
            out->missed ? ", CHANGED BYTES NOT RECORDED" : "", out->text);
     return good;
@@ -280,32 +319,35 @@ static unsigned check(const char *path)
     size_t sizes[WAYS] = {0}, size;
     unsigned bad = 0;
     bool steady = false;
+    int mask = shared_file(0);
     for (unsigned way = 0; way < WAYS; way++) {
-        int image = shared_file(0), outcome = shared_file(sizeof(struct outcome));
-        struct outcome *out = outcome >= 0 ? map(outcome, &size) : NULL;
-        if (image < 0 || !out)
+        int files[3] = {shared_file(0), mask, shared_file(sizeof(struct outcome))};
+        struct outcome *out = files[2] >= 0 ? map(files[2], &size) : NULL;
+        if (files[0] < 0 || mask < 0 || !out)
             return 1;
-        start(path, way, image, outcome, out);
+        start(path, way, files, out);
         all[way] = *out;
         munmap(out, sizeof *out);
-        images[way] = map(image, &sizes[way]);
-        close(image);
-        close(outcome);
-        bool same = images[0] && images[way] && sizes[0] == sizes[way] &&
-                    !memcmp(images[0], images[way], sizes[0]);
-        if (!way)
-            printf("%.100s\n  plain   %s %.3f ms %s\n", *all[way].entry ? all[way].entry : path,
-                   all[0].status == KG_OK ? "ok" : "FAILED", all[0].ns / 1e6, all[0].text);
-        else if (way == 1)
+        images[way] = map(files[0], &sizes[way]);
+        close(files[0]);
+        close(files[2]);
+        bool same = images[PLAIN] && images[way] && sizes[PLAIN] == sizes[way] &&
+                    !memcmp(images[PLAIN], images[way], sizes[way]);
+        if (way == PLAIN)
+            printf("%.100s\n  plain   %s %.3f ms, %" PRIu64 " bytes poisoned %s\n",
+                   *all[way].entry ? all[way].entry : path,
+                   all[way].status == KG_OK ? "ok" : "FAILED", all[way].ns / 1e6, all[way].poisoned,
+                   all[way].text);
+        else if (way == AGAIN)
             steady = same;
-        else
+        else if (way > AGAIN)
             bad += !tally(all, way, same, steady);
-        if (!way && all[0].status != KG_OK)
-            bad++;
+        bad += way == PLAIN && all[way].status != KG_OK;
     }
     for (unsigned way = 0; way < WAYS; way++)
         if (images[way])
             munmap(images[way], sizes[way]);
+    close(mask);
     return bad;
 }
 
@@ -313,9 +355,10 @@ int main(int argc, char **argv)
 {
     unsigned bad = 0;
     size_t size;
-    if (argc == 6 && !strcmp(argv[1], "--child")) {
-        struct outcome *out = map(atoi(argv[5]), &size);
-        return out ? child_main(argv[2], (unsigned)atoi(argv[3]), atoi(argv[4]), out) : 1;
+    if (argc == 7 && !strcmp(argv[1], "--child")) {
+        struct outcome *out = map(atoi(argv[6]), &size);
+        return out ? child_main(argv[2], (unsigned)atoi(argv[3]), atoi(argv[4]), atoi(argv[5]), out)
+                   : 1;
     }
     for (int i = 1; i < argc; i++) {
         bad += check(argv[i]);
