@@ -1,71 +1,66 @@
-/* Readable names from mangled ones: enough of the Itanium scheme for a listing (nested names,
- * templates cut to <…>), and never more than the name says. */
+/* Readable names from mangled ones, short enough for a listing: the C++ library's own demangler,
+ * without return type and arguments, templates cut to <>. Never more than the name says. */
 #include "cli.h"
 
-#include <ctype.h>
+#include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* One <length><name> at *at, appended to out; false if there is none. */
-static bool component(const char **at, char *out, size_t size)
+/* Itanium C++ ABI: result from malloc, NULL if it is no mangled name. Opened at run time: the tool
+ * works where there is no C++ library, too, and shows names as they are. */
+static char *demangle(const char *name)
 {
-    size_t length = 0, used = strlen(out);
-    const char *p = *at;
-    while (isdigit((unsigned char)*p) && length < 10000)
-        length = 10 * length + (size_t)(*p++ - '0');
-    if (!length || strnlen(p, length) < length)
-        return false;
-    bool anonymous = length >= 10 && !strncmp(p, "_GLOBAL__N", 10);
-    snprintf(out + used, size - used, "%s%.*s", used ? "::" : "", anonymous ? 11 : (int)length,
-             anonymous ? "(anonymous)" : p);
-    *at = p + length;
-    return true;
+    static char *(*function)(const char *, char *, size_t *, int *);
+    static bool tried;
+    if (!tried) {
+        void *library = dlopen("libstdc++.so.6", RTLD_LAZY);
+        if (!library)
+            library = dlopen("libc++abi.so.1", RTLD_LAZY);
+        if (library)
+            function =
+                (char *(*)(const char *, char *, size_t *, int *))dlsym(library, "__cxa_demangle");
+        tried = true;
+    }
+    return function && !strncmp(name, "_Z", 2) ? function(name, NULL, NULL, NULL) : NULL;
 }
 
-/* Skips template arguments I…E; false if their end cannot be told (an expression, a literal of a
- * kind we do not read). */
-static bool skip_template(const char **at)
+/* The name in a demangled declaration; false where its form is not understood. */
+static bool shorten(const char *text, char *out, size_t size)
 {
+    static const char anonymous[] = "(anonymous namespace)";
+    size_t used = 0, start = 0; /* start: behind the return type */
     unsigned depth = 0;
-    for (const char *p = *at; *p;) {
-        char ignored[256] = "";
-        if (isdigit((unsigned char)*p)) {
-            if (!component(&p, ignored, sizeof ignored))
+    for (const char *p = text; *p && used + 16 < size; p++) {
+        if (*p == '<') {
+            if (!depth++)
+                used += (size_t)snprintf(out + used, size - used, "<>");
+        } else if (*p == '>') {
+            if (!depth--)
                 return false;
-        } else if (*p == 'L') { /* a literal: type, digits, E */
-            p += strcspn(p, "E");
-            p += *p == 'E';
+        } else if (depth) {
+            continue;
+        } else if (!strncmp(p, anonymous, sizeof anonymous - 1)) {
+            used += (size_t)snprintf(out + used, size - used, "(anonymous)");
+            p += sizeof anonymous - 2;
+        } else if (*p == '(') {
+            break;
         } else {
-            depth += *p == 'I' || *p == 'N' || *p == 'J' || *p == 'F';
-            depth -= *p == 'E';
-            p++;
-            if (!depth) {
-                *at = p;
-                return true;
-            }
+            out[used++] = *p;
+            if (*p == ' ')
+                start = used;
         }
     }
-    return false;
+    out[used] = 0;
+    memmove(out, out + start, used - start + 1);
+    return !depth && used > start;
 }
 
 const char *name_readable(const char *mangled, char *out, size_t size)
 {
-    const char *at = mangled;
-    *out = 0;
-    if (!strncmp(at, "_Z", 2)) {
-        at += 2;
-        bool nested = *at == 'N';
-        at += nested;
-        at += strspn(at, nested ? "KVr" : "L");
-        while (component(&at, out, size)) {
-            size_t used = strlen(out);
-            if (*at == 'I' && skip_template(&at))
-                snprintf(out + used, size - used, "<>");
-            if (!nested || *at == 'E')
-                return out;
-            at += *at == 'L';
-        }
-    }
-    snprintf(out, size, "%s", mangled);
+    char *text = demangle(mangled);
+    if (!text || !shorten(text, out, size))
+        snprintf(out, size, "%s", mangled);
+    free(text);
     return out;
 }
 
