@@ -229,12 +229,19 @@ static void pass_arguments(struct corpus_case *c)
     c->param_bytes = c->func->param_bytes;
 }
 
+/* The folder of the PTX files: the build's, or another machine's. */
+static const char *folder(void)
+{
+    const char *named = getenv("KGENRT_CORPUS");
+    return named && *named ? named : CORPUS_DIR;
+}
+
 bool corpus_open(const struct corpus_entry *entry, struct corpus_case *out)
 {
     char path[KG_PATH], error[300];
     memset(out, 0, sizeof *out);
     out->entry = entry;
-    snprintf(path, sizeof path, "%s/%s.ptx", CORPUS_DIR, entry->file);
+    snprintf(path, sizeof path, "%s/%s.ptx", folder(), entry->file);
     if (access(path, R_OK))
         return false;
     if (file_read(path, 1 << 26, &out->text) != KG_OK)
@@ -398,10 +405,10 @@ const char *corpus_path(unsigned index)
 {
     static char path[KG_PATH];
     struct dirent **files;
-    int count = scandir(CORPUS_DIR, &files, is_ptx, alphasort);
+    int count = scandir(folder(), &files, is_ptx, alphasort);
     bool found = count > 0 && index < (unsigned)count;
     if (found)
-        snprintf(path, sizeof path, "%s/%s", CORPUS_DIR, files[index]->d_name);
+        snprintf(path, sizeof path, "%s/%s", folder(), files[index]->d_name);
     for (int i = 0; i < count; i++)
         free(files[i]);
     if (count >= 0)
