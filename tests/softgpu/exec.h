@@ -17,7 +17,8 @@ struct exec_range {
 
 /* What the executor asks of the driver. Called from several threads; must not block on a launch. */
 struct exec_memory {
-    /* The live range that holds address, or false. */
+    /* The live range that holds address; or false, and *out is untouched, or, for a fault's text,
+     * the range that held address until it was freed. */
     bool (*find)(uint64_t address, struct exec_range *out);
     uint64_t (*alloc)(size_t size, size_t align); /* for module variables; 0 on failure */
     void (*free)(uint64_t address);
@@ -56,6 +57,10 @@ enum exec_fault {
     EXEC_UNSUPPORTED, /* an instruction not implemented: named in text */
     EXEC_DEADLOCK,    /* every live thread waits at a barrier that cannot complete */
     EXEC_CANCELLED,   /* *cancel became true */
+    EXEC_DIVERGENT,   /* an aligned barrier that part of a warp's live threads reached -> hardware
+                         hangs, or what happens is undefined: CUDA_ERROR_LAUNCH_FAILED */
+    EXEC_UNWRITTEN,   /* only with EXEC_STRICT_UNWRITTEN -> CUDA_ERROR_LAUNCH_FAILED */
+    EXEC_RACE,        /* only with EXEC_STRICT_RACES -> CUDA_ERROR_LAUNCH_FAILED */
 };
 
 /* Which bytes of some ranges of device memory a launch touched: exact, atomics in both, whatever
@@ -79,6 +84,12 @@ static inline bool exec_was_touched(const uint8_t *bitmap, uint64_t byte)
     return bitmap[byte / 8] >> byte % 8 & 1;
 }
 
+/* What no GPU notices; makes a launch tens of times slower. Races: one host thread, whatever
+ * `threads` says. Unwritten: only of global memory that exec_fill_unwritten was called for when it
+ * was allocated, and of shared memory. */
+enum exec_strict { EXEC_STRICT_UNWRITTEN = 1, EXEC_STRICT_RACES = 2 };
+void exec_fill_unwritten(uint64_t address, uint64_t size);
+
 struct exec_config {
     struct kg_launch launch;
     uint64_t seed;                    /* block order; 0: ascending */
@@ -87,6 +98,7 @@ struct exec_config {
     bool cooperative;                 /* blocks wait for each other: all must make progress */
     const struct exec_record *record; /* filled during the launch; may be NULL */
     const struct exec_device *device; /* counts are wanted; may be NULL */
+    unsigned strict;                  /* enum exec_strict, or'ed */
 };
 
 struct exec_result {

@@ -89,7 +89,11 @@ static bool careful(const struct group *g, const struct code *c, struct access *
         if (c->kind != PTX_SPACE_generic && !window && x->address[i] >> 48)
             return lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "address 0x%llx is not global memory",
                               (unsigned long long)x->address[i]);
+        lane->stores = write && c->count == 1 ? &g->R[c->b + i] : NULL;
         x->at[i] = memory_at(lane, window + x->address[i], bytes, write);
+        if (x->at[i] && lane->stores) /* the next lane may store the same */
+            memcpy(x->at[i], lane->stores, bytes);
+        lane->stores = NULL;
         if (!x->at[i])
             return false;
     }

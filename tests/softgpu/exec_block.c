@@ -90,17 +90,24 @@ void block_begin(struct block *block, uint64_t number)
         warp_begin(&block->warps[i]);
     if (block->worker->model)
         model_block_begin(block);
+    if (launch->config->strict)
+        strict_block_begin(block);
     block->used = true;
 }
 
 /* ---- barriers -------------------------------------------------------------------------------- */
+
+static bool waits_at(const struct lane *lane, uint32_t id)
+{
+    return lane->state == AT_BARRIER && lane->R[lane->pc->a].u32 == id;
+}
 
 static uint32_t barrier_reduce(struct block *block, const struct lane *first, uint32_t id)
 {
     uint32_t count = 0, waiting = 0;
     for (uint32_t i = 0; i < block->lane_count; i++) {
         const struct lane *lane = &block->lanes[i];
-        if (lane->state != AT_BARRIER || lane->R[lane->pc->a].u32 != id)
+        if (!waits_at(lane, id))
             continue;
         waiting++;
         count += lane->R[lane->pc->c].u32 != 0;
@@ -110,6 +117,30 @@ static uint32_t barrier_reduce(struct block *block, const struct lane *first, ui
                                             : count != 0;
 }
 
+/* bar.* and barrier.*.aligned want the live threads of a warp at one instruction: else what happens
+ * is undefined. */
+static bool barrier_aligned(const struct warp *warp, uint32_t id)
+{
+    struct lane *first = NULL;
+    for (uint32_t i = 0; i < warp->count && !first; i++)
+        first = waits_at(&warp->lanes[i], id) ? &warp->lanes[i] : NULL;
+    if (!first || (strncmp(first->pc->instr->form->text, "bar.", 4) &&
+                   !ptx_has(first->pc->instr->form, PTX_MOD_aligned)))
+        return true;
+    for (uint32_t i = 0; i < warp->count; i++) {
+        const struct lane *other = &warp->lanes[i];
+        if (other->state == DONE || (waits_at(other, id) && other->pc == first->pc))
+            continue;
+        return lane_fault(
+            first, EXEC_DIVERGENT,
+            "divergent barrier: %s is reached by a part of the warp, thread (%u,%u,%u) "
+            "of it is at PTX line %u",
+            first->pc->instr->form->text, other->tid[0], other->tid[1], other->tid[2],
+            other->pc->instr ? other->pc->instr->place.line : 0);
+    }
+    return true;
+}
+
 /* Lets barrier `id` complete if enough threads are there. */
 static bool barrier_complete(struct block *block, uint32_t id)
 {
@@ -117,7 +148,7 @@ static bool barrier_complete(struct block *block, uint32_t id)
     uint32_t waiting = 0, result;
     for (uint32_t i = 0; i < block->lane_count; i++) {
         const struct lane *lane = &block->lanes[i];
-        if (lane->state != AT_BARRIER || lane->R[lane->pc->a].u32 != id)
+        if (!waits_at(lane, id))
             continue;
         first = first ? first : lane;
         waiting++;
@@ -131,13 +162,17 @@ static bool barrier_complete(struct block *block, uint32_t id)
         expected = block->lane_count;
     if (waiting + block->arrived[id] < expected)
         return false;
+    for (uint32_t i = 0; i < block->warp_count; i++)
+        if (!barrier_aligned(&block->warps[i], id))
+            return false;
+    block->epoch++;
     result = first->pc->kind ? barrier_reduce(block, first, id) : 0;
     block->arrived[id] = 0;
     if (block->worker->model && expected == block->live)
         model_meet(block);
     for (uint32_t i = 0; i < block->lane_count; i++) {
         struct lane *lane = &block->lanes[i];
-        if (lane->state != AT_BARRIER || lane->R[lane->pc->a].u32 != id)
+        if (!waits_at(lane, id))
             continue;
         if (lane->pc->kind)
             lane->R[lane->pc->d].u64 = result;

@@ -206,8 +206,10 @@ struct lane {
     uint32_t index, tid[3];
     uint32_t depth, stack_used; /* slots of the frames of callees */
     uint8_t state, carry;
-    uint32_t allocated;   /* bytes by alloca, at the end of its local memory */
-    struct frame *frames; /* of callees: MAX_DEPTH of them, made at the first call */
+    const void *stores;          /* what the access is about to store, if that is known */
+    uint64_t released, acquired; /* when last, by the clock of races */
+    uint32_t allocated;          /* bytes by alloca, at the end of its local memory */
+    struct frame *frames;        /* of callees: MAX_DEPTH of them, made at the first call */
 };
 
 struct warp {
@@ -218,6 +220,7 @@ struct warp {
     union slot *stack;   /* frames of callees; grows */
     uint32_t stack_room; /* slots */
     uint64_t time;       /* of the model: clocks since the block began */
+    uint32_t epoch;      /* collectives that have happened */
     uint64_t *ready;     /* and when each slot of the entry's frame has its value */
 };
 
@@ -234,6 +237,8 @@ struct block {
     uint64_t clock; /* instructions of its warps */
     uint64_t *ready;
     uint32_t ready_slots; /* of each warp */
+    uint32_t epoch;       /* barriers that have completed */
+    uint64_t acquired;
     uint32_t arrived[BARRIERS];
     struct block *next; /* parked */
 };
@@ -255,6 +260,7 @@ struct launch {
 struct worker {
     struct launch *launch;
     struct model *model;              /* NULL: the launch has no device to model */
+    struct race *race;                /* NULL: not asked for */
     struct exec_range cached[RANGES]; /* the last used first */
     uint64_t instructions;
     struct block *parked, *idle;
@@ -322,6 +328,16 @@ bool warp_collect(struct lane *lanes, uint32_t count, bool loose, bool quiet);
 /* exec_memory.c: host address of a checked access, or NULL after recording a fault. size: a power
  * of two. */
 void *memory_at(struct lane *lane, uint64_t address, uint32_t size, bool write);
+/* exec_strict.c, exec_race.c: what config->strict asks for. False: a fault. */
+void strict_block_begin(struct block *block);
+bool strict_access(struct lane *lane, uint64_t address, const unsigned char *at, uint32_t size,
+                   bool write);
+struct race *race_create(const struct launch *launch);
+void race_end(struct race *race);
+void race_block_begin(struct block *block);
+bool race_access(struct lane *lane, uint64_t address, const unsigned char *at, uint32_t size,
+                 bool write);
+void race_order(struct lane *lane); /* at a fence */
 /* exec_record.c: into config->record, if the launch has one. */
 void record_touch(const struct launch *launch, uint64_t address, uint32_t size, bool write);
 /* Address in a space of its own, as a generic one. */

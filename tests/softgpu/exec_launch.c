@@ -193,6 +193,8 @@ static void run_workers(struct launch *launch, unsigned count)
         workers[i].model = launch->config->device ? model_create(launch) : NULL;
         if (launch->config->device && !workers[i].model)
             out_of_memory(launch);
+        if (launch->config->strict & EXEC_STRICT_RACES && !(workers[i].race = race_create(launch)))
+            out_of_memory(launch);
     }
     while (started + 1 < count &&
            !pthread_create(&threads[started], NULL, work, &workers[started + 1]))
@@ -207,6 +209,8 @@ static void run_workers(struct launch *launch, unsigned count)
     if (workers[0].model)
         model_result(workers[0].model, &launch->result->counts);
     model_end(workers[0].model, NULL);
+    for (unsigned i = 0; i < count; i++)
+        race_end(workers[i].race);
     free(workers);
 }
 
@@ -259,7 +263,7 @@ void exec_launch(const struct exec_kernel *kernel, const struct exec_config *con
     if (config->device)
         launch.resident = model_resident(config->device, launch.lane_count, kernel->info.registers,
                                          launch.shared_bytes);
-    launch.careful = config->record != NULL;
+    launch.careful = config->record != NULL || config->strict;
     order_blocks(&launch, config->seed);
     pthread_mutex_init(&launch.lock, NULL);
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -268,6 +272,8 @@ void exec_launch(const struct exec_kernel *kernel, const struct exec_config *con
     if (count > launch.block_count)
         count = (unsigned)launch.block_count;
     if (!config->threads && launch.block_count * launch.lane_count < SMALL)
+        count = 1;
+    if (config->strict & EXEC_STRICT_RACES)
         count = 1;
     run_workers(&launch, count);
     pthread_mutex_destroy(&launch.lock);

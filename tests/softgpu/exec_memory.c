@@ -28,17 +28,22 @@ static void *global_find(struct lane *lane, uint64_t address, uint32_t size, boo
     struct worker *worker = lane->block->worker;
     const struct exec_memory *memory = &worker->launch->kernel->func->module->memory;
     struct exec_range *cached = worker->cached, found = {0};
+    bool freed = false;
     unsigned at = 0;
     while (at < RANGES - 1 && address - cached[at].base >= cached[at].size)
         at++;
     if (address - cached[at].base < cached[at].size)
         found = cached[at];
-    else if (!memory->find(address, &found) || address - found.base >= found.size)
+    else if (!memory->find(address, &found)) {
+        freed = address - found.base < found.size;
         found = (struct exec_range){0};
-    if (found.size - (address - found.base) < size || !found.size) {
+    }
+    if (address - found.base >= found.size || found.size - (address - found.base) < size) {
         lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "%s of %u bytes at 0x%llx, %s",
                    write ? "write" : "read", size, (unsigned long long)address,
-                   found.size ? "which reaches beyond its allocation" : "which is not allocated");
+                   found.size ? "which reaches beyond its allocation"
+                   : freed    ? "which was freed"
+                              : "which is not allocated");
         return NULL;
     }
     for (; at; at--)
@@ -53,7 +58,7 @@ static void *global_find(struct lane *lane, uint64_t address, uint32_t size, boo
     return (void *)(uintptr_t)address;
 }
 
-void *memory_at(struct lane *lane, uint64_t address, uint32_t size, bool write)
+static void *resolve(struct lane *lane, uint64_t address, uint32_t size, bool write)
 {
     const struct launch *launch = lane->block->worker->launch;
     if (address & (size - 1)) {
@@ -77,6 +82,15 @@ void *memory_at(struct lane *lane, uint64_t address, uint32_t size, bool write)
     lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "%s of %u bytes at 0x%llx", write ? "write" : "read",
                size, (unsigned long long)address);
     return NULL;
+}
+
+void *memory_at(struct lane *lane, uint64_t address, uint32_t size, bool write)
+{
+    void *at = resolve(lane, address, size, write);
+    if (at && lane->block->worker->launch->config->strict &&
+        !strict_access(lane, address, at, size, write))
+        return NULL;
+    return at;
 }
 
 /* The address of an access that has a space of its own, as a generic one. */

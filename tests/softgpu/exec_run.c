@@ -157,9 +157,18 @@ static void count_atomic(struct group *g, const struct code *c)
     model_atomic(g, c, address, ptx_types[c->type].bits / 8);
 }
 
+static bool is_fence(const struct code *c)
+{
+    return c->slow == slow_fence &&
+           (c->instr->form->op == PTX_OP_membar || c->instr->form->op == PTX_OP_fence);
+}
+
 static enum group_end lane_by_lane(struct group *g)
 {
     const struct code *c = g->c;
+    if (g->warp->block->worker->race && is_fence(c))
+        EACH(g->mask, i)
+    race_order(&g->warp->lanes[i]);
     if (c->slow == slow_atomic && g->warp->block->worker->model)
         count_atomic(g, c);
     EACH(g->mask, i)

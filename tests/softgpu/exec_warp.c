@@ -205,6 +205,7 @@ static bool happen(struct lane *lanes, uint32_t who, uint32_t present)
         if (!matrix_happen(lanes, present))
             return false;
     }
+    lanes->warp->epoch += !asks_activity(&lanes[who]);
     for (uint32_t i = 0; i < WARP; i++) {
         if (!(present >> i & 1))
             continue;
