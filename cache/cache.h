@@ -63,6 +63,9 @@ struct kg_kernel_note {
     char name[512], program[256], ineligible[128];
     double app_ns, app_share;
     uint64_t time;
+    struct kg_id ptx; /* blob: the module's PTX; all zero: none */
+    struct kg_id
+        launch; /* blob: JSON of the launch met last (runtime/tune/job.c); all zero: none */
 };
 
 /* A job: a capture's way through the worker. state: the step's name, "done", "failed". */

@@ -161,7 +161,7 @@ kg_status rejection_parse(const void *data, size_t size, struct kg_rejection *ou
 kg_status kernel_note_pack(const struct kg_kernel_note *in, struct kg_bytes *out)
 {
     struct pack pack = {0};
-    pack_begin(&pack, kernel_magic, 1);
+    pack_begin(&pack, kernel_magic, 2);
     pack_id(&pack, &in->hardware);
     pack_id(&pack, &in->kernel);
     pack_text(&pack, in->name);
@@ -170,13 +170,17 @@ kg_status kernel_note_pack(const struct kg_kernel_note *in, struct kg_bytes *out
     pack_f64(&pack, in->app_ns);
     pack_f64(&pack, in->app_share);
     pack_u64(&pack, in->time);
+    pack_id(&pack, &in->ptx);
+    pack_id(&pack, &in->launch);
     return pack_seal(&pack, out);
 }
 
 kg_status kernel_note_parse(const void *data, size_t size, struct kg_kernel_note *out)
 {
     struct unpack in;
-    kg_status status = begin(&in, data, size, kernel_magic, 1);
+    kg_status status = begin(&in, data, size, kernel_magic, 2);
+    bool old =
+        status == KG_UNSUPPORTED && (status = begin(&in, data, size, kernel_magic, 1)) == KG_OK;
     unpack_id(&in, &out->hardware);
     unpack_id(&in, &out->kernel);
     unpack_text(&in, out->name, sizeof out->name);
@@ -185,6 +189,11 @@ kg_status kernel_note_parse(const void *data, size_t size, struct kg_kernel_note
     out->app_ns = unpack_f64(&in);
     out->app_share = unpack_f64(&in);
     out->time = unpack_u64(&in);
+    out->ptx = out->launch = (struct kg_id){{0}};
+    if (!old) {
+        unpack_id(&in, &out->ptx);
+        unpack_id(&in, &out->launch);
+    }
     return status == KG_OK ? finish(&in) : status;
 }
 

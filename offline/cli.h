@@ -143,6 +143,41 @@ json_t *kernel_explain(const json_t *kernel, const json_t *process, const json_t
  * point, or the next run gets it. */
 bool kernel_variant_waits(const json_t *kernel, const json_t *process, const json_t *stored);
 
+/* ---- analysis.c ------------------------------------------------------------------------------ */
+
+/* What is known of one launch of a kernel, beside its PTX. */
+struct analysis_launch {
+    struct kg_launch launch;
+    struct kg_bytes args; /* packed parameters */
+    struct analysis_extent {
+        uint32_t at;       /* of a pointer in args */
+        int64_t low, high; /* bytes around its value that are allocated */
+    } extents[64];
+    uint32_t extent_count;
+};
+
+/* All that the PTX tells of an entry: eligibility, parameters with roles, accesses, reach, proofs,
+ * loops; for the launch, if there is one (NULL: none). NULL after a line that says what is wrong.
+ */
+json_t *analysis_json(const char *ptx, const char *entry, const struct analysis_launch *launch);
+void analysis_print(const json_t *analysis);
+/* A launch from the text that the worker keeps with a kernel's record; false: it is none. Free its
+ * args with bytes_free. */
+bool analysis_launch_parse(const char *text, struct analysis_launch *out);
+
+/* ---- show_analysis.c ------------------------------------------------------------------------- */
+
+int analyse_kernel(const struct arguments *arguments, const char *what);
+int analyse_capture(const struct arguments *arguments, const char *path);
+int analyse_text(const struct arguments *arguments, const char *path);
+
+/* ---- cmd_show.c ------------------------------------------------------------------------------ */
+
+/* A blob as text, or null where there is none. */
+json_t *blob_text(struct store *store, const json_t *id);
+/* Members of a list of the store that belong to the kernel, or bear the variant's id. */
+json_t *matching(const json_t *stored, const char *list, const char *id_key, const char *what);
+
 /* ---- start.c: programs with the preload, for run and capture ----------------------------------
  */
 

@@ -45,8 +45,7 @@ static const char *gate_text(const char *name)
 
 /* ---- variants and kernels -------------------------------------------------------------------- */
 
-/* A blob as text, or null where there is none. */
-static json_t *blob_text(struct store *store, const json_t *id)
+json_t *blob_text(struct store *store, const json_t *id)
 {
     struct kg_id blob;
     struct kg_bytes bytes;
@@ -107,9 +106,7 @@ static void complete(json_t *result)
     store_close(store);
 }
 
-/* Members of a list of the store that belong to the kernel, or bear the variant's id. */
-static json_t *matching(const json_t *stored, const char *list, const char *id_key,
-                        const char *what)
+json_t *matching(const json_t *stored, const char *list, const char *id_key, const char *what)
 {
     json_t *out = json_array(), *item;
     size_t i;
@@ -425,6 +422,15 @@ static int show_capture(const struct arguments *arguments, const char *path)
 static int run(const struct arguments *arguments)
 {
     const char *what = arguments->operands[0];
+    bool analysis = argument(arguments, "analysis") != NULL;
+    if (arguments->count > 1 && !(analysis && text_ends(what, ".ptx")))
+        return wrong_use(arguments->command, "a second name belongs to --analysis of a .ptx file");
+    if (analysis && text_ends(what, ".ptx"))
+        return analyse_text(arguments, what);
+    if (analysis && (strchr(what, '/') || strstr(what, CAPTURE_SUFFIX)))
+        return analyse_capture(arguments, what);
+    if (analysis)
+        return analyse_kernel(arguments, what);
     if (strchr(what, '/') || strstr(what, CAPTURE_SUFFIX) || !access(what, F_OK))
         return show_capture(arguments, what);
     json_t *stored = stored_read(cache_dir());
@@ -446,9 +452,15 @@ static int run(const struct arguments *arguments)
     return EXIT_NOTHING;
 }
 
+static const struct cli_option show_options[] = {
+    {"analysis", 'a', NULL, "show what the kernel's PTX tells of it, instead of results"},
+    {0},
+};
+
 const struct command cmd_show = {
     .name = "show",
-    .synopsis = "show [OPTION...] KERNEL|VARIANT|CAPTURE",
+    .synopsis = "show [OPTION...] KERNEL|VARIANT|CAPTURE\n"
+                "       kgenrt show --analysis [OPTION...] KERNEL|CAPTURE|FILE.ptx [ENTRY]",
     .summary = "show all about one kernel, variant or capture",
     .description =
         "KERNEL is a part of a kernel's name, or the beginning of its id: shows where it was seen, "
@@ -461,15 +473,26 @@ const struct command cmd_show = {
         "\n"
         "CAPTURE is a file made by 'kgenrt capture': shows the launch that it holds.\n"
         "\n"
+        "With --analysis: what the kernel's PTX tells, for the launch that was captured last. "
+        "Whether "
+        "it can be replaced; what each parameter is for, and whether a variant may rely on its "
+        "value; which bytes from each pointer it reads and writes at most (\"exactly\": the first "
+        "and the last of them are touched), and whether that is inside what is allocated; each "
+        "access with its stride between neighbouring threads and the 32-byte sectors that a full "
+        "warp touches; how often loops turn. FILE.ptx has no launch: addresses are shown as "
+        "formulas.\n"
+        "\n"
         "The gates, in order, and what each asks:\n"
 #define GATE(name, text) " " name ": " text "\n"
     GATES(GATE)
 #undef GATE
         ,
+    .options = show_options,
     .least = 1,
-    .most = 1,
+    .most = 2,
     .examples = " kgenrt show softmax\n"
                 " kgenrt show 3fa9c01b\n"
-                " kgenrt show ./stencil-1f2e3d4c.kgcap",
+                " kgenrt show ./stencil-1f2e3d4c.kgcap\n"
+                " kgenrt show --analysis softmax",
     .run = run,
 };

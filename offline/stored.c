@@ -27,11 +27,12 @@ static bool add_kernel(void *self, const struct kg_kernel_note *kernel)
     name_readable(kernel->name, readable, sizeof readable);
     json_array_append_new(
         json_object_get(self, "kernels"),
-        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:I}", "id", json_id(&kernel->kernel),
-                  "name", json_text(kernel->name), "readable", json_text(readable), "hardware",
-                  json_id(&kernel->hardware), "program", json_text(kernel->program), "ineligible",
-                  json_text(kernel->ineligible), "app_ns", kernel->app_ns, "app_share",
-                  kernel->app_share, "time", (json_int_t)kernel->time));
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:I, s:o, s:o}", "id",
+                  json_id(&kernel->kernel), "name", json_text(kernel->name), "readable",
+                  json_text(readable), "hardware", json_id(&kernel->hardware), "program",
+                  json_text(kernel->program), "ineligible", json_text(kernel->ineligible), "app_ns",
+                  kernel->app_ns, "app_share", kernel->app_share, "time", (json_int_t)kernel->time,
+                  "ptx", json_id(&kernel->ptx), "launch", json_id(&kernel->launch)));
     return true;
 }
 

@@ -12,6 +12,7 @@ static bool lane_value(struct reaching *r, const struct form *form, const uint32
     for (uint32_t i = 0; i < form->count; i++) {
         const struct monomial *mono = &r->affine.monos[form->terms[i].mono];
         wide_int value = 1;
+        bool uniform = false, varies = false;
         for (uint32_t s = 0; s < mono->count; s++) {
             const struct symbol *symbol = &r->affine.symbols[mono->symbols[s]];
             wide_int one = 0;
@@ -26,11 +27,16 @@ static bool lane_value(struct reaching *r, const struct form *form, const uint32
                     return false;
                 one = wide_floor(one, symbol->by);
             }
-            value *= one;
+            bool own = symbol->kind == SYMBOL_TID || symbol->kind == SYMBOL_QUOTIENT;
+            varies |= own;
+            uniform |= !own && symbol->kind != SYMBOL_OTHER;
+            value *= own || symbol->kind == SYMBOL_OTHER ? one : 1;
             if (value > WIDE_INFINITE || value < -WIDE_INFINITE)
                 return false;
         }
-        *out += value * form->terms[i].coef;
+        if (varies && uniform && value)
+            return false;
+        *out += uniform ? 0 : value * form->terms[i].coef;
     }
     return true;
 }

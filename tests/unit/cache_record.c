@@ -160,7 +160,12 @@ static void others(void)
                                      .time = 5},
                         rejection2;
     struct kg_job_note job = {.state = "verify", .detail = "gate 4"}, job2;
-    struct kg_kernel_note kernel = {.name = "k", .program = "/bin/app", .app_ns = NAN}, kernel2;
+    struct kg_kernel_note kernel = {.name = "k",
+                                    .program = "/bin/app",
+                                    .app_ns = NAN,
+                                    .ptx = id_of("ptx"),
+                                    .launch = id_of("launch")},
+                          kernel2;
     struct kg_hardware hardware = fixture_hardware(), hardware2;
     struct kg_bytes record;
     CHECK(rejection_pack(&rejection, &record) == KG_OK &&
@@ -185,6 +190,16 @@ static void others(void)
     bytes_free(&record);
     CHECK(kernel_note_pack(&kernel, &record) == KG_OK &&
           kernel_note_parse(record.data, record.size, &kernel2) == KG_OK && kernel2.app_ns == 0);
+    CHECK(id_equal(&kernel2.ptx, &kernel.ptx) && id_equal(&kernel2.launch, &kernel.launch));
+    /* The version before had no PTX and no launch at its end. */
+    struct kg_id none = {{0}};
+    old = (struct kg_bytes){malloc(record.size), record.size - 2 * KG_ID_BYTES};
+    memcpy(old.data, record.data, old.size);
+    old.data[8] = 1;
+    reseal(&old);
+    CHECK(kernel_note_parse(old.data, old.size, &kernel2) == KG_OK);
+    CHECK(id_equal(&kernel2.ptx, &none) && !strcmp(kernel2.program, "/bin/app"));
+    free(old.data);
     bytes_free(&record);
     CHECK(hardware_pack(&hardware, &record) == KG_OK &&
           hardware_parse(record.data, record.size, &hardware2) == KG_OK);
