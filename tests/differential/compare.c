@@ -41,10 +41,17 @@ static bool near(const struct kind *kind, const struct bound_row *bound, uint64_
            (b != 0 || fabs(a) <= bound->absolute + unit);
 }
 
+/* Bit for bit. */
+static bool exactly(const struct row *row)
+{
+    const struct bound_row *bound = &bounds[row->bound];
+    return bound->relative == 0 && bound->absolute == 0 && bound->ulps == 0;
+}
+
 static bool equal(const struct row *row, const struct kind *kind, uint64_t ours, uint64_t recorded)
 {
     const struct bound_row *bound = &bounds[row->bound];
-    if (row->bound == BOUND_exact)
+    if (exactly(row))
         return ours == recorded;
     uint64_t mask = kind->bits == 64 ? ~UINT64_C(0) : (UINT64_C(1) << kind->bits) - 1;
     for (unsigned i = 0; i < kind->elements; i++)
@@ -83,7 +90,7 @@ unsigned row_compare(const struct row *row, const struct outcome *outcome,
         }
         before += bytes;
     }
-    for (unsigned chunk = 0; row->bound == BOUND_exact && chunk < CHUNKS; chunk++) {
+    for (unsigned chunk = 0; exactly(row) && chunk < CHUNKS; chunk++) {
         if (chunk_hash(row, outcome->data, chunk) == read_at(stored->hashes + chunk * 8, 8))
             continue;
         if (!different++)

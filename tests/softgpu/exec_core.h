@@ -360,9 +360,20 @@ void lane_return(struct lane *lane);
 bool lane_fault(struct lane *lane, enum exec_fault fault, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Of the NaNs among the operands of an operation on doubles one is its result, made quiet: the
+ * second operand's if it is one, else the third's, else the first's. value, if there is none. */
+static inline double chosen_nan(double value, double a, double b, double c)
+{
+    union slot nan = {.f64 = b != b ? b : c != c ? c : a};
+    nan.u64 |= UINT64_C(1) << 51;
+    return a != a || b != b || c != c ? nan.f64 : value;
+}
+
 /* exec_float.c */
 float float_op(unsigned op, unsigned mode, float a, float b, float c);
 double double_op(unsigned op, unsigned mode, double a, double b, double c);
+float divide_approximately(unsigned mode, float a, float b);
+uint32_t approximate_high(uint64_t a, bool root);
 double small_to_double(uint8_t type, uint32_t bits);
 uint32_t small_from_double(uint8_t type, double value, unsigned mode);
 float flush(float value, unsigned mode);

@@ -367,7 +367,8 @@ static void memory_access(struct decoder *x, const struct ptx_instr *instr, bool
     const struct ptx_form *form = instr->form;
     const struct ptx_operand *data = &instr->operands[store ? 1 : 0];
     const struct ptx_operand known = direct(x, &instr->operands[store ? 0 : 1]), *address = &known;
-    if (instr->operand_count != 2 || form->type_count != 1 || !form_known(form)) {
+    bool hinted = ptx_has(form, PTX_MOD_L2_cache_hint); /* the policy is the last operand */
+    if (instr->operand_count != 2u + hinted || form->type_count != 1 || !form_known(form)) {
         x->unsupported = true;
         return;
     }
@@ -655,6 +656,36 @@ static void copy_async(struct decoder *x, const struct ptx_instr *instr)
     *emit(x, c.op, instr) = c;
 }
 
+/* atom and red on vectors: the list has the results, then the operands. */
+static void vector_atomic(struct decoder *x, const struct ptx_instr *instr)
+{
+    const struct ptx_form *form = instr->form;
+    unsigned at = form->op == PTX_OP_atom, count = form->vector;
+    const struct ptx_operand *o = instr->operands;
+    struct ptx_operand both = {.part_count = 0};
+    struct code c = {.op = X_slow,
+                     .instr = instr,
+                     .slow = form_slow(form),
+                     .type = form->types[0],
+                     .count = form->vector};
+    struct ptx_operand parts[16];
+    if (!c.slow || count > 8 || instr->operand_count != 2 + at || o[at + 1].kind != PTX_VECTOR ||
+        o[at + 1].part_count != count ||
+        (at && (o[0].kind != PTX_VECTOR || o[0].part_count != count))) {
+        x->unsupported = true;
+        return;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        parts[i] = at ? o[0].parts[i] : o[1].parts[i];
+        parts[count + i] = o[at + 1].parts[i];
+    }
+    both.parts = parts;
+    both.part_count = count * (at + 1);
+    c.list = list_of(x, &both, c.type);
+    c.kind = (uint8_t)address_of(x, &o[at], form->space, &c);
+    *emit(x, c.op, instr) = c;
+}
+
 static void move(struct decoder *x, const struct ptx_instr *instr)
 {
     const struct ptx_operand *o = instr->operands;
@@ -786,6 +817,13 @@ static void instruction(struct decoder *x, const struct ptx_instr *instr)
     case PTX_OP_bar_warp_sync:
         x->unsupported |= !collective(&c, instr->form);
         plain(x, instr, c);
+        return;
+    case PTX_OP_atom:
+    case PTX_OP_red:
+        if (instr->form->vector > 1)
+            vector_atomic(x, instr);
+        else
+            operation(x, instr);
         return;
     case PTX_OP_mma:
     case PTX_OP_wmma_load:

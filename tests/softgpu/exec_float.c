@@ -72,7 +72,8 @@ double double_op(unsigned op, unsigned mode, double a, double b, double c)
     round_to(mode & ROUND_MASK);
     double out = in_mode(op, false, a, b, c);
     round_to(ROUND_NEAREST);
-    return out;
+    return op == PTX_OP_div || op == PTX_OP_rcp || op == PTX_OP_sqrt ? out
+                                                                     : chosen_nan(out, a, b, c);
 }
 
 static float approximate(unsigned op, float a)
@@ -91,6 +92,16 @@ static float approximate(unsigned op, float a)
     default: /* rsqrt */
         return (float)(1.0 / sqrt((double)a));
     }
+}
+
+/* A product, quotient or sum of a product that is below the normal numbers and only rounds to the
+ * least of them is flushed as well. */
+static float flush_tiny(unsigned op, float out, float a, float b, float c)
+{
+    if (fabsf(out) != 0x1p-126f || (op != PTX_OP_mul && op != PTX_OP_div && op != PTX_OP_fma))
+        return out;
+    double exact = double_op(op, ROUND_ZERO, a, b, c);
+    return fabs(exact) < 0x1p-126 ? copysignf(0, out) : out;
 }
 
 float float_op(unsigned op, unsigned mode, float a, float b, float c)
@@ -114,9 +125,33 @@ float float_op(unsigned op, unsigned mode, float a, float b, float c)
         out = (float)in_mode(op, true, a, b, c);
         if (mode & ROUND_MASK)
             round_to(ROUND_NEAREST);
+        if (mode & FTZ)
+            out = flush_tiny(op, out, a, b, c);
     }
     out = canonical(flush(out, mode));
     return mode & SAT ? saturate(out) : out;
+}
+
+/* div.approx: by the reciprocal, which is 0 for very large b. */
+float divide_approximately(unsigned mode, float a, float b)
+{
+    b = flush(b, mode);
+    if (fabsf(b) > 0x1p126f && isfinite(b))
+        return float_op(PTX_OP_mul, mode, a, copysignf(0, b), 0);
+    return float_op(PTX_OP_div, mode, a, b, 0);
+}
+
+/* rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 look at the high word only, and make one. */
+uint32_t approximate_high(uint64_t a, bool root)
+{
+    union slot x = {.u64 = a & ~UINT64_C(0xffffffff)};
+    if (fabs(x.f64) < 0x1p-1022)
+        x.f64 = copysign(0, x.f64);
+    double out = root ? x.f64 == 0 ? 1 / x.f64 : 1 / sqrt(x.f64) : 1 / x.f64;
+    if (fabs(out) < 0x1p-1022)
+        out = copysign(0, out);
+    union slot bits = {.f64 = out};
+    return out != out ? 0x7fffffff : (uint32_t)(bits.u64 >> 32);
 }
 
 /* IEEE 754-2019 minimumNumber and maximumNumber: a NaN loses, -0 is below +0. */
@@ -141,7 +176,7 @@ float max_f32(float a, float b)
 double min_f64(double a, double b)
 {
     if (a != a)
-        return b;
+        return chosen_nan(b, b, 0, 0);
     if (b != b)
         return a;
     return a < b || (a == b && signbit(a)) ? a : b;
@@ -150,7 +185,7 @@ double min_f64(double a, double b)
 double max_f64(double a, double b)
 {
     if (a != a)
-        return b;
+        return chosen_nan(b, b, 0, 0);
     if (b != b)
         return a;
     return a > b || (a == b && !signbit(a)) ? a : b;
@@ -264,9 +299,10 @@ static double add_to_odd(double a, double b)
 
 /* ---- arithmetic of halves -------------------------------------------------------------------- */
 
-static double tiny(double value, bool flushes)
+static double tiny(uint8_t type, double value, bool flushes)
 {
-    return flushes && fabs(value) < 0x1p-14 ? copysign(0, value) : value;
+    double least = type == PTX_TYPE_bf16 || type == PTX_TYPE_bf16x2 ? 0x1p-126 : 0x1p-14;
+    return flushes && fabs(value) < least ? copysign(0, value) : value;
 }
 
 static double pick(const struct ptx_form *form, double a, double b)
@@ -311,16 +347,14 @@ static double half_value(const struct ptx_form *form, double a, double b, double
 static uint32_t half_bits(const struct ptx_form *form, uint8_t type, uint32_t a, uint32_t b,
                           uint32_t c)
 {
-    if (form->op == PTX_OP_neg || form->op == PTX_OP_abs)
-        return form->op == PTX_OP_neg ? a ^ 0x8000 : a & 0x7fff;
     bool flushes = ptx_has(form, PTX_MOD_ftz);
-    double out = half_value(form, tiny(small_to_double(type, a), flushes),
-                            tiny(small_to_double(type, b), flushes),
-                            tiny(small_to_double(type, c), flushes));
-    out = tiny(out, flushes);
+    double out = half_value(form, tiny(type, small_to_double(type, a), flushes),
+                            tiny(type, small_to_double(type, b), flushes),
+                            tiny(type, small_to_double(type, c), flushes));
+    out = tiny(type, out, flushes);
     if (ptx_has(form, PTX_MOD_sat))
         out = out > 0 ? out < 1 ? out : 1 : 0;
-    if (ptx_has(form, PTX_MOD_relu) && out < 0)
+    if (ptx_has(form, PTX_MOD_relu) && out <= 0) /* nor -0 */
         out = 0;
     return small_from_double(type, out, 0);
 }
@@ -408,8 +442,10 @@ static uint64_t integer_of(double value, uint8_t type, bool from_double)
 {
     unsigned bits = ptx_types[type].bits;
     bool is_signed = ptx_types[type].class == PTX_SIGNED;
+    if (value != value && (from_double || bits == 64))
+        return bits == 8 && is_signed ? ~UINT64_C(0x7f) : UINT64_C(1) << (bits - 1);
     if (value != value)
-        return from_double || bits == 64 ? UINT64_C(1) << (bits - 1) : 0;
+        return 0;
     double high = ldexp(1, (int)(is_signed ? bits - 1 : bits));
     double low = is_signed ? -high : 0;
     uint64_t most = is_signed ? (UINT64_C(1) << (bits - 1)) - 1 : ~UINT64_C(0) >> (64 - bits);
@@ -436,7 +472,7 @@ static uint64_t integer_to_integer(union slot a, uint8_t from, uint8_t to, bool 
     bool is_signed = ptx_types[to].class == PTX_SIGNED;
     unsigned bits = ptx_types[to].bits;
     if (!saturates)
-        return (uint64_t)value;
+        return bits == 8 ? (uint64_t)(is_signed ? (int8_t)value : (uint8_t)value) : (uint64_t)value;
     uint64_t most = is_signed ? (UINT64_C(1) << (bits - 1)) - 1 : ~UINT64_C(0) >> (64 - bits);
     if (was_signed && value < 0) {
         int64_t least = is_signed ? -(int64_t)most - 1 : 0;
@@ -458,6 +494,18 @@ static double integer_to_float(union slot a, uint8_t from, bool single, unsigned
     return single ? narrow : wide;
 }
 
+/* An integer to a double that keeps, in its last bit, whether anything was cut off: good for
+ * rounding once more to a smaller format. */
+static double integer_to_odd(union slot a, uint8_t from)
+{
+    int64_t value = extended(a, from);
+    bool minus = ptx_types[from].class == PTX_SIGNED && value < 0;
+    uint64_t magnitude = minus ? 0 - (uint64_t)value : (uint64_t)value;
+    if (magnitude >> 53)
+        magnitude = (magnitude & ~UINT64_C(0xfff)) | (uint64_t)((magnitude & 0xfff) != 0) << 12;
+    return minus ? -(double)magnitude : (double)magnitude;
+}
+
 static double float_value(union slot a, uint8_t type, bool ftz)
 {
     if (type == PTX_TYPE_f64)
@@ -465,6 +513,45 @@ static double float_value(union slot a, uint8_t type, bool ftz)
     if (type == PTX_TYPE_f32)
         return flush(a.f32, ftz ? FTZ : 0);
     return small_to_double(type, a.u16);
+}
+
+/* What becomes of a NaN where a conversion keeps its sign and payload, as those from and to doubles
+ * do, bf16 to f32, and the rounding to tf32. False: it becomes the format's canonical one. */
+static bool keep_nan(union slot a, uint8_t from, uint8_t to, const struct conversion *how,
+                     uint64_t *out)
+{
+    bool to_wide = to == PTX_TYPE_f64, from_wide = from == PTX_TYPE_f64;
+    if (to == PTX_TYPE_tf32) {
+        *out = !how->away    ? 0x7fffe000
+               : how->finite ? (a.u32 & ~0x1fffu) - 0x2000
+                             : a.u32 & ~0x1fffu;
+        return true;
+    }
+    if (how->sat || how->relu || how->finite)
+        return false;
+    if (from == PTX_TYPE_bf16 && to == PTX_TYPE_f32) {
+        *out = a.u32 << 16;
+        return !how->ftz;
+    }
+    if (!to_wide && !from_wide)
+        return false;
+    struct format f = format_of(to_wide ? from : to); /* the narrower one */
+    if (to_wide && from_wide) {
+        *out = a.u64 | UINT64_C(1) << 51;
+        return true;
+    }
+    if (to == PTX_TYPE_f32 || from == PTX_TYPE_f32)
+        f = (struct format){8, 23, true};
+    unsigned bits = (unsigned)(f.exponent + f.mantissa), shift = 52 - (unsigned)f.mantissa;
+    if (to_wide) {
+        uint64_t mantissa = a.u64 & ((UINT64_C(1) << f.mantissa) - 1);
+        *out = (a.u64 >> bits & 1) << 63 | UINT64_C(0x7ff8) << 48 | mantissa << shift;
+        return !how->ftz;
+    }
+    uint64_t quiet = UINT64_C(1) << (f.mantissa - 1), top = ((UINT64_C(1) << f.exponent) - 1);
+    *out = a.u64 >> 63 << bits | top << f.mantissa | quiet |
+           (a.u64 >> shift & ((UINT64_C(1) << f.mantissa) - 1));
+    return true;
 }
 
 /* A value to a float type, with the bits of the destination. */
@@ -493,8 +580,10 @@ static uint64_t float_bits(double value, uint8_t type, const struct conversion *
         memcpy(&bits, &narrow, 4);
         if (value != value)
             return 0x7fffffff;
-        if (how->away) /* ties away from zero: half a unit more, then cut */
-            return !isfinite(narrow) ? bits : (bits + 0x1000) & ~0x1fffu;
+        if (how->away && isfinite(narrow)) /* ties away from zero: half a unit more, then cut */
+            bits = (bits + 0x1000) & ~0x1fffu;
+        if (how->away)
+            return how->finite && (bits & 0x7fffffff) == 0x7f800000 ? bits - 0x2000 : bits;
         return (uint64_t)small_from_double(type, value, how->round) << 13;
     }
     uint32_t bits = small_from_double(type, value, how->round);
@@ -548,16 +637,24 @@ bool slow_convert(struct lane *lane, union slot *R, const struct code *c)
     if (!from_float && !to_float) {
         R[c->d].u64 = integer_to_integer(R[c->a], from, to, how.sat);
     } else if (!from_float) {
-        bool single = to == PTX_TYPE_f32;
-        double value = integer_to_float(R[c->a], from, single,
-                                        single || to == PTX_TYPE_f64 ? how.round : ROUND_NEAREST);
+        bool single = to == PTX_TYPE_f32, wide = to == PTX_TYPE_f64;
+        double value = single || wide ? integer_to_float(R[c->a], from, single, how.round)
+                                      : integer_to_odd(R[c->a], from);
         how.round = single ? ROUND_NEAREST : how.round;
         R[c->d].u64 = float_bits(value, to, &how);
     } else if (!to_float) {
         double value = to_integral(float_value(R[c->a], from, how.ftz), how.round);
         R[c->d].u64 = integer_of(value, to, from == PTX_TYPE_f64);
     } else {
-        double value = float_value(R[c->a], from, how.ftz);
+        bool flushes = how.ftz && (to == PTX_TYPE_f32 || to == PTX_TYPE_f64);
+        double value = float_value(R[c->a], from, flushes);
+        uint64_t kept = 0;
+        if (value != value && keep_nan(R[c->a], from, to, &how, &kept)) {
+            R[c->d].u64 = kept;
+            return true;
+        }
+        if (value != value && how.ftz && to == PTX_TYPE_f64)
+            value = canonical((float)value);
         R[c->d].u64 = float_bits(how.to_integer ? to_integral(value, how.round) : value, to, &how);
     }
     return true;

@@ -71,7 +71,7 @@ uint16_t form_row(const struct ptx_form *form, uint8_t *mode)
     "global const shared shared::cta shared::cluster local param param::entry param::func v2 v4 "  \
     "v8 volatile mmio weak relaxed acquire release acq_rel sc cta cluster gpu sys nc ca cg cs lu " \
     "cv wb wt L2::64B L2::128B L2::256B L1::evict_normal L1::evict_unchanged L1::evict_first "     \
-    "L1::evict_last L1::no_allocate"
+    "L1::evict_last L1::no_allocate L2::cache_hint"
 #define MEMORY_TYPES "b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 bf16 bf16x2 f32 f64"
 
 static const struct {

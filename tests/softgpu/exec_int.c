@@ -96,8 +96,14 @@ static unsigned comparison_of(const struct ptx_form *form)
 
 static union slot flushed(union slot value, const struct ptx_form *form, uint8_t type)
 {
-    if (type == PTX_TYPE_f32 && ptx_has(form, PTX_MOD_ftz))
+    bool half = type == PTX_TYPE_f16 || type == PTX_TYPE_f16x2;
+    if (!ptx_has(form, PTX_MOD_ftz))
+        return value;
+    if (type == PTX_TYPE_f32)
         value.f32 = flush(value.f32, FTZ);
+    for (unsigned shift = 0; half && shift < ptx_types[type].bits; shift += 16)
+        if (!(value.u32 >> shift & 0x7c00)) /* zero or below the normal numbers */
+            value.u32 &= ~(0x7fffu << shift);
     return value;
 }
 
@@ -156,7 +162,7 @@ static bool test_property(const struct ptx_form *form, double value, bool normal
     case PTX_MOD_notanumber:
         return value != value;
     case PTX_MOD_normal:
-        return normal;
+        return normal || value == 0; /* as the hardware has it */
     default:
         return isfinite(value) && !normal && value != 0;
     }
@@ -224,8 +230,7 @@ static uint64_t carried(struct lane *lane, const struct ptx_form *form, uint8_t 
     unsigned in = uses ? lane->carry : 0;
     uint64_t result;
     if (form->op == PTX_OP_sub || form->op == PTX_OP_subc) {
-        result = add_carry(a, ~b, uses ? !in : 1, bits, &out);
-        out = !out; /* the flag is a borrow */
+        result = add_carry(a, ~b, uses ? in : 1, bits, &out); /* the flag: no borrow */
     } else if (form->op == PTX_OP_mad || form->op == PTX_OP_madc) {
         __int128 product =
             is_signed ? (__int128)sign_extended(a, bits) * sign_extended(b, bits)
@@ -244,11 +249,14 @@ static uint64_t extract(uint8_t type, uint64_t a, uint32_t position, uint32_t le
 {
     unsigned bits = ptx_types[type].bits;
     bool is_signed = ptx_types[type].class == PTX_SIGNED;
-    position &= 0xff;
-    length &= 0xff;
+    if (bits == 32) { /* of 64 bits all the operands' bits count */
+        position &= 0xff;
+        length &= 0xff;
+    }
     if (!length)
         return 0;
-    unsigned top = position + length - 1 < bits - 1 ? position + length - 1 : bits - 1;
+    uint64_t end = (uint64_t)position + length - 1;
+    unsigned top = end < bits - 1 ? (unsigned)end : bits - 1;
     bool sign = is_signed && (a >> top & 1);
     uint64_t field = position >= bits ? 0 : low_bits(a, bits) >> position;
     unsigned kept = position >= bits ? 0 : top - position + 1;
@@ -260,8 +268,10 @@ static uint64_t extract(uint8_t type, uint64_t a, uint32_t position, uint32_t le
 
 static uint64_t insert(unsigned bits, uint64_t a, uint64_t b, uint32_t position, uint32_t length)
 {
-    position &= 0xff;
-    length &= 0xff;
+    if (bits == 32) {
+        position &= 0xff;
+        length &= 0xff;
+    }
     if (position >= bits || !length)
         return b;
     length = length > bits - position ? bits - position : length;
@@ -539,6 +549,23 @@ bool slow_fence(struct lane *lane, union slot *R, const struct code *c)
     return true;
 }
 
+/* Constant variables are global memory of ours; parameters count as global too. */
+static bool in_space(const struct lane *lane, unsigned space, unsigned window, uint64_t address)
+{
+    const struct exec_module *module = lane->func->module;
+    bool constant = false;
+    for (uint32_t i = 0; i < module->variable_count; i++)
+        constant |= module->ptx.vars[i]->space == PTX_SPACE_const &&
+                    address - module->variables[i].address < module->variables[i].size;
+    if (space == PTX_SPACE_param)
+        return address >> 48 == WINDOW_PARAM;
+    if (space == PTX_SPACE_const)
+        return constant;
+    if (space == PTX_SPACE_global)
+        return (address >> 48 == WINDOW_GLOBAL && !constant) || address >> 48 == WINDOW_PARAM;
+    return address >> 48 == window;
+}
+
 /* cvta and isspacep */
 bool slow_space(struct lane *lane, union slot *R, const struct code *c)
 {
@@ -548,7 +575,7 @@ bool slow_space(struct lane *lane, union slot *R, const struct code *c)
                       : form->space == PTX_SPACE_local ? WINDOW_LOCAL
                                                        : WINDOW_GLOBAL;
     if (form->op == PTX_OP_isspacep)
-        R[c->d].u64 = address >> 48 == (form->space == PTX_SPACE_param ? WINDOW_PARAM : window);
+        R[c->d].u64 = in_space(lane, form->space, window, address);
     else if (ptx_has(form, PTX_MOD_to))
         R[c->d].u64 = address - WINDOW_BASE(window);
     else

@@ -139,7 +139,10 @@ static uint64_t sum(uint8_t type, uint64_t old, uint64_t b, bool flushes)
     if (type == PTX_TYPE_f32)
         z.f32 = float_op(PTX_OP_add, flushes ? FTZ : 0, x.f32, y.f32, 0);
     else if (type == PTX_TYPE_f64)
-        z.f64 = x.f64 + y.f64;
+        z.f64 = !flushes         ? chosen_nan(x.f64 + y.f64, y.f64, x.f64, 0) /* as by add */
+                : y.f64 != y.f64 ? y.f64
+                : x.f64 != x.f64 ? x.f64
+                                 : x.f64 + y.f64;
     else if (ptx_types[type].class != PTX_FLOAT)
         z.u64 = old + b;
     else
@@ -151,6 +154,19 @@ static uint64_t sum(uint8_t type, uint64_t old, uint64_t b, bool flushes)
                          0)
                      << shift;
     return z.u64;
+}
+
+/* Of floats of 16 bits. */
+static uint64_t least_or_most(unsigned op, uint8_t type, uint64_t old, uint64_t b)
+{
+    uint64_t out = 0;
+    for (unsigned shift = 0; shift < ptx_types[type].bits; shift += 16) {
+        double x = small_to_double(type, (uint32_t)(old >> shift) & 0xffff);
+        double y = small_to_double(type, (uint32_t)(b >> shift) & 0xffff);
+        double z = op == PTX_MOD_min ? min_f64(x, y) : max_f64(x, y);
+        out |= (uint64_t)small_from_double(type, z, 0) << shift;
+    }
+    return out;
 }
 
 /* What memory holds afterwards. */
@@ -175,7 +191,8 @@ static uint64_t combine(unsigned op, uint8_t type, uint64_t old, uint64_t b, uin
     case PTX_MOD_dec:
         return (uint32_t)old == 0 || (uint32_t)old > (uint32_t)b ? b : (uint32_t)old - 1;
     default:
-        return ordered(op, type, old, b);
+        return ptx_types[type].class == PTX_FLOAT ? least_or_most(op, type, old, b)
+                                                  : ordered(op, type, old, b);
     }
 }
 
@@ -197,16 +214,18 @@ static unsigned operation_of(const struct ptx_form *form)
         old = seen;                                                                                \
     } while (0)
 
-bool slow_atomic(struct lane *lane, union slot *R, const struct code *c)
+/* Element by element: of a vector each one is an atomic operation. */
+static bool atomic_element(struct lane *lane, const union slot *R, const struct code *c,
+                           uint64_t offset, uint32_t operand, uint64_t *out)
 {
     unsigned bits = ptx_types[c->type].bits, op = operation_of(c->instr->form);
     uint64_t mask = ~UINT64_C(0) >> (64 - bits), old;
-    if (c->list || !op || (ptx_types[c->type].class == PTX_FLOAT && op != PTX_MOD_add))
-        return lane_fault(lane, EXEC_UNSUPPORTED, "%s is not implemented", c->instr->form->text);
-    void *at = operand_at(lane, R, c, bits / 8, true);
-    if (!at || !operand_at(lane, R, c, bits / 8, false)) /* written and read */
+    struct code one = *c;
+    one.imm += (int64_t)offset;
+    void *at = operand_at(lane, R, &one, bits / 8, true);
+    if (!at || !operand_at(lane, R, &one, bits / 8, false)) /* written and read */
         return false;
-    uint64_t b = R[c->b].u64 & mask, other = R[c->c].u64 & mask;
+    uint64_t b = R[operand].u64 & mask, other = R[c->c].u64 & mask;
     bool flushes = c->kind == PTX_SPACE_global; /* of single precision, in global memory only */
     if (bits == 16)
         EXCHANGE(uint16_t);
@@ -214,8 +233,35 @@ bool slow_atomic(struct lane *lane, union slot *R, const struct code *c)
         EXCHANGE(uint32_t);
     else
         EXCHANGE(uint64_t);
-    if (c->instr->form->op == PTX_OP_atom)
-        R[c->d].u64 = old;
+    *out = old;
+    return true;
+}
+
+bool slow_atomic(struct lane *lane, union slot *R, const struct code *c)
+{
+    const struct ptx_form *form = c->instr->form;
+    unsigned bits = ptx_types[c->type].bits, op = operation_of(form);
+    bool wide = ptx_types[c->type].class == PTX_FLOAT && bits >= 32 && c->type != PTX_TYPE_f16x2 &&
+                c->type != PTX_TYPE_bf16x2; /* only added */
+    bool returns = form->op == PTX_OP_atom;
+    uint64_t old[8] = {0};
+    if (!op || c->count > 8 || (wide && op != PTX_MOD_add))
+        return lane_fault(lane, EXEC_UNSUPPORTED, "%s is not implemented", form->text);
+    if (c->count < 2) {
+        if (!atomic_element(lane, R, c, 0, c->b, old))
+            return false;
+        if (returns)
+            R[c->d].u64 = old[0];
+        return true;
+    }
+    if (!operand_at(lane, R, c, c->count * bits / 8, true)) /* aligned as a whole */
+        return false;
+    const uint32_t *operands = c->list + (returns ? c->count : 0);
+    for (unsigned i = 0; i < c->count; i++)
+        if (!atomic_element(lane, R, c, i * bits / 8, operands[i], &old[i]))
+            return false;
+    for (unsigned i = 0; returns && i < c->count; i++)
+        R[c->list[i]].u64 = old[i];
     return true;
 }
 

@@ -1,11 +1,13 @@
-/* d = a * b + c on whole matrices, as tensor cores compute it. Integers and single bits: exact.
+/* d = a * b + c on whole matrices, as an H200 computes it. Integers and single bits: exact.
  * Doubles: a chain of fused multiply-adds over k. Smaller floats: not IEEE; the model is
  *
- *   the exact products of BLOCK values of k and the accumulator are aligned to the largest exponent
- *   among them (of a product: the sum of its factors' exponents), cut (towards zero) FRACTION bits
- *   below it, added exactly; the sum is cut to f32, or rounded to nearest for f16.
+ *   the exact products of BLOCK values of k and the accumulator are aligned to the largest
+ *   exponent of a product that is not zero (the sum of its factors' exponents) or of the
+ * accumulator, cut (towards zero) FRACTION bits below it, added exactly; the sum is cut to f32, or
+ * rounded to nearest for f16.
  *
- * It is compared with hardware by tests/differential. */
+ * What this processor has no instruction for is made of others: see chain_of and small_chain. All
+ * of it is compared bit for bit with the hardware by tests/differential. */
 #include "exec_matrix.h"
 
 #include <math.h>
@@ -34,10 +36,6 @@ static struct layout layout_of(uint8_t type)
         return (struct layout){8, 10, 13};
     case PTX_TYPE_f32:
         return (struct layout){8, 23, 0};
-    case PTX_TYPE_e4m3:
-        return (struct layout){4, 3, 0};
-    case PTX_TYPE_e5m2:
-        return (struct layout){5, 2, 0};
     default:
         return (struct layout){5, 10, 0};
     }
@@ -51,10 +49,8 @@ static struct part part_of(uint8_t type, uint64_t bits)
     int32_t mantissa = (int32_t)(bits & ((1u << f.mantissa) - 1));
     bool minus = bits >> (f.exponent + f.mantissa) & 1;
     struct part out = {mantissa, (int16_t)((exponent ? exponent : 1) - top / 2), FINITE};
-    if (type == PTX_TYPE_e4m3 ? exponent == top && mantissa == 7 : exponent == top)
-        out.special = type == PTX_TYPE_e4m3 || mantissa ? NOT_A_NUMBER
-                      : minus                           ? INFINITE_MINUS
-                                                        : INFINITE;
+    if (exponent == top)
+        out.special = mantissa ? NOT_A_NUMBER : minus ? INFINITE_MINUS : INFINITE;
     if (exponent)
         out.significand |= 1 << f.mantissa;
     if (minus)
@@ -125,7 +121,8 @@ static uint64_t block_sum(uint8_t type, int fraction, const struct part *a, cons
     int64_t sum;
     for (unsigned i = 0; i < count; i++) {
         int exponent = a[i].exponent + b[i].exponent;
-        most = exponent > most ? exponent : most;
+        if (a[i].significand && b[i].significand && exponent > most) /* zeros do not count */
+            most = exponent;
         special = special_sum(special, special_product(a[i], b[i]));
     }
     if (special != FINITE)
@@ -137,27 +134,100 @@ static uint64_t block_sum(uint8_t type, int fraction, const struct part *a, cons
     return accumulator_bits(type, sum, most - FRACTION);
 }
 
+/* One row of a and one column of b. */
+struct line {
+    const struct matrix *plan;
+    struct part a[MATRIX_K], b[MATRIX_K];
+    uint64_t bits_a[MATRIX_K], bits_b[MATRIX_K];
+    int fraction; /* bits of a product's */
+};
+
+/* The usual case: block after block; tf32 of wmma in blocks of 4. */
+static uint64_t chain_of(const struct line *x, uint64_t c)
+{
+    const struct matrix *plan = x->plan;
+    uint8_t type = plan->types[FRAGMENT_D], of = plan->types[FRAGMENT_C];
+    unsigned block = plan->wmma && plan->types[FRAGMENT_A] == PTX_TYPE_tf32 ? 4 : BLOCK;
+    for (unsigned k = 0; k < plan->k; k += block) {
+        unsigned count = plan->k - k < block ? plan->k - k : block;
+        c = block_sum(type, x->fraction, x->a + k, x->b + k, count, of, c);
+        of = type;
+    }
+    return c;
+}
+
+/* 8 bits: the first two of each four values of k, then the others, from zero; c is added last. */
+static uint64_t small_chain(const struct line *x, uint64_t c)
+{
+    uint8_t type = x->plan->types[FRAGMENT_D];
+    struct part a[MATRIX_K], b[MATRIX_K];
+    union slot sum = {0}, of_c = {.u64 = c};
+    for (unsigned half = 0; half < 2; half++) {
+        unsigned count = 0;
+        for (unsigned k = 0; k < x->plan->k; k++) {
+            if (k % 4 / 2 != half)
+                continue;
+            a[count] = x->a[k];
+            b[count++] = x->b[k];
+        }
+        sum.u64 = block_sum(type, x->fraction, a, b, count, type, sum.u64);
+    }
+    if (type == PTX_TYPE_f16)
+        return small_from_double(
+            type, small_to_double(type, sum.u32) + small_to_double(type, of_c.u32), 0);
+    sum.f32 = float_op(PTX_OP_add, 0, of_c.f32, sum.f32, 0);
+    return sum.u32;
+}
+
+/* m8n8k4 of halves, in single precision: from the first product on and c last; or, where d is of
+ * halves too, from c on by the sums of two products. */
+static uint64_t single_chain(const struct line *x, uint64_t c)
+{
+    const uint8_t *types = x->plan->types;
+    union slot of_c = {.u64 = c}, sum;
+    float a[4], b[4];
+    for (unsigned k = 0; k < 4; k++) {
+        a[k] = (float)small_to_double(PTX_TYPE_f16, (uint32_t)x->bits_a[k]);
+        b[k] = (float)small_to_double(PTX_TYPE_f16, (uint32_t)x->bits_b[k]);
+    }
+    if (types[FRAGMENT_C] == PTX_TYPE_f16)
+        of_c.f32 = (float)small_to_double(PTX_TYPE_f16, of_c.u32);
+    if (types[FRAGMENT_D] == PTX_TYPE_f16) { /* products of halves are exact */
+        float low = a[0] * b[0] + a[1] * b[1], high = a[2] * b[2] + a[3] * b[3];
+        return small_from_double(PTX_TYPE_f16, (double)((of_c.f32 + low) + high), 0);
+    }
+    sum.f32 = fmaf(a[3], b[3], fmaf(a[2], b[2], fmaf(a[1], b[1], a[0] * b[0])));
+    sum.f32 = float_op(PTX_OP_add, 0, sum.f32, of_c.f32, 0);
+    return sum.u32;
+}
+
+/* Eight bits become halves first. */
+static uint64_t widened(uint8_t type, uint64_t bits)
+{
+    uint8_t pair = type == PTX_TYPE_e4m3 ? PTX_TYPE_e4m3x2 : PTX_TYPE_e5m2x2;
+    return small_from_double(PTX_TYPE_f16, small_to_double(pair, (uint32_t)bits), 0);
+}
+
 static void multiply_floats(const struct matrix *plan, struct matrices *x)
 {
-    struct part a[MATRIX_K], b[MATRIX_M][MATRIX_K];
-    uint8_t type = plan->types[FRAGMENT_D];
-    int fraction =
-        layout_of(plan->types[FRAGMENT_A]).mantissa + layout_of(plan->types[FRAGMENT_B]).mantissa;
-    for (unsigned n = 0; n < plan->n; n++)
-        for (unsigned k = 0; k < plan->k; k++)
-            b[n][k] = part_of(plan->types[FRAGMENT_B], x->b[n][k]);
-    for (unsigned m = 0; m < plan->m; m++) {
-        for (unsigned k = 0; k < plan->k; k++)
-            a[k] = part_of(plan->types[FRAGMENT_A], x->a[m][k]);
-        for (unsigned n = 0; n < plan->n; n++) {
-            uint64_t sum = x->c[m][n];
-            uint8_t of = plan->types[FRAGMENT_C];
-            for (unsigned k = 0; k < plan->k; k += BLOCK) {
-                unsigned count = plan->k - k < BLOCK ? plan->k - k : BLOCK;
-                sum = block_sum(type, fraction, a + k, b[n] + k, count, of, sum);
-                of = type;
+    uint8_t of_a = plan->types[FRAGMENT_A], of_b = plan->types[FRAGMENT_B];
+    bool small = of_a == PTX_TYPE_e4m3 || of_a == PTX_TYPE_e5m2;
+    bool single = plan->m == 8 && plan->k == 4 && !plan->wmma;
+    struct line line = {.plan = plan,
+                        .fraction = 2 * layout_of(small ? PTX_TYPE_f16 : of_a).mantissa};
+    for (unsigned n = 0; n < plan->n; n++) {
+        for (unsigned k = 0; k < plan->k; k++) {
+            line.bits_b[k] = small ? widened(of_b, x->b[n][k]) : x->b[n][k];
+            line.b[k] = part_of(small ? PTX_TYPE_f16 : of_b, line.bits_b[k]);
+        }
+        for (unsigned m = 0; m < plan->m; m++) {
+            for (unsigned k = 0; k < plan->k; k++) {
+                line.bits_a[k] = small ? widened(of_a, x->a[m][k]) : x->a[m][k];
+                line.a[k] = part_of(small ? PTX_TYPE_f16 : of_a, line.bits_a[k]);
             }
-            x->d[m][n] = sum;
+            x->d[m][n] = small    ? small_chain(&line, x->c[m][n])
+                         : single ? single_chain(&line, x->c[m][n])
+                                  : chain_of(&line, x->c[m][n]);
         }
     }
 }
@@ -169,9 +239,9 @@ static void multiply_doubles(const struct matrix *plan, struct matrices *x)
             union slot sum = {.u64 = x->c[m][n]};
             for (unsigned k = 0; k < plan->k; k++) {
                 union slot a = {.u64 = x->a[m][k]}, b = {.u64 = x->b[n][k]};
-                sum.f64 = fma(a.f64, b.f64, sum.f64);
+                sum.f64 = chosen_nan(fma(a.f64, b.f64, sum.f64), a.f64, b.f64, sum.f64);
             }
-            x->d[m][n] = sum.f64 == sum.f64 ? sum.u64 : UINT64_C(0x7fffffffffffffff);
+            x->d[m][n] = sum.u64;
         }
 }
 

@@ -81,7 +81,8 @@ static int64_t value_of(const struct ptx_form *form, int64_t a, int64_t b)
 static uint32_t second(const struct ptx_form *form, int64_t value, uint32_t c, bool sign)
 {
     int64_t other = part(c, 0, 32, sign);
-    value = part((uint32_t)value, 0, 32, sign);
+    if (form->op != PTX_OP_vabsdiff) /* a difference has no sign, the others wrap round */
+        value = part((uint32_t)value, 0, 32, sign);
     if (ptx_has(form, PTX_MOD_add))
         return (uint32_t)value + c;
     if (ptx_has(form, PTX_MOD_min))
@@ -141,7 +142,7 @@ static uint32_t by_lanes(const struct ptx_form *form, unsigned lanes, uint32_t a
         if (ptx_has(form, PTX_MOD_sat))
             value = clamp(value, bits, sign);
         if (sum)
-            out += (uint32_t)part((uint32_t)value, 0, bits, sign);
+            out += (uint32_t)value;
         else
             out |= ((uint32_t)value & ((1u << bits) - 1)) << (i * bits);
     }

@@ -88,7 +88,8 @@ static void shuffle(struct lane *lanes, uint32_t present)
         int from = shuffle_source(c, lanes[i].R, i);
         bool there = from >= 0 && (present >> from & 1);
         lanes[i].R[c->p].u64 = from >= 0; /* slot 0 if there is no predicate */
-        lanes[i].R[c->d].u64 = there ? values[from] : values[i];
+        /* from a lane that does not take part: 0, as the hardware has it */
+        lanes[i].R[c->d].u64 = there ? values[from] : from >= 0 ? 0 : values[i];
     }
 }
 
