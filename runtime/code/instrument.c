@@ -22,7 +22,8 @@ const char *const instrument_kinds[] = {
     "race: write after an unordered write",
 };
 
-_Static_assert(sizeof(struct instrument_state) == 88, "as instrument_device.inc declares it");
+_Static_assert(sizeof(struct instrument_state) == 88 + 8 * 48,
+               "as instrument_device.inc declares it");
 _Static_assert(sizeof(struct instrument_range) == 48, "as in instrument_device.cu");
 _Static_assert(sizeof(struct instrument_report) == 56, "as in instrument_device.cu");
 

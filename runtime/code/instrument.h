@@ -98,6 +98,7 @@ struct instrument_cell { /* of a granule; zero at first */
     uint32_t write_line, read_line;
 };
 
+enum { INSTRUMENT_NEAR = 4 };
 struct instrument_state {
     uint32_t flags, budget; /* budget: branches backward and calls of a thread */
     uint32_t range_count, const_count;
@@ -105,6 +106,8 @@ struct instrument_state {
     uint64_t shared_cells; /* shared_slots times shared_count cells: a slot a block, by turns */
     uint32_t block_count, shared_slots, shared_count;
     uint32_t global_shift, shared_shift, pad;
+    /* Where there are so few: the ranges, then the constant ones, again; others are zero. */
+    struct instrument_range near[2 * INSTRUMENT_NEAR];
 };
 
 #endif

@@ -207,10 +207,25 @@ static bool accesses_of(struct rewriting *work, const struct ptx_instr *instr, s
 /* ---- what is asked of an access ---------------------------------------------------------------
  */
 
+/* By the name of a variable, inside it, and aligned. */
+static bool is_plain(const struct access *access)
+{
+    const struct ptx_operand *a = access->address;
+    return a->var && a->reg == PTX_NO_REG && !a->var->unsized && a->offset >= 0 &&
+           (uint64_t)a->offset + access->size <= a->var->size && access->size &&
+           !((uint64_t)a->offset % access->size) && !(a->var->align % access->size);
+}
+
 static const char *judge_of(const struct rewriting *work, const struct access *access)
 {
     bool check = wants(work, INSTRUMENT_CHECK);
     bool any = check || wants(work, INSTRUMENT_RECORD);
+    bool written = access->info & INFO_WRITE;
+    if (is_plain(access) && (access->space == PTX_SPACE_shared || access->space == PTX_SPACE_local))
+        return NULL;
+    if (is_plain(access) && access->space == PTX_SPACE_const && !written &&
+        !wants(work, INSTRUMENT_RECORD))
+        return NULL;
     switch (access->space) {
     case PTX_SPACE_generic:
         return any ? "kgi_generic" : NULL;

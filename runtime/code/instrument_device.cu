@@ -22,7 +22,7 @@ enum {
     GENERIC = 0x40000
 };                                                               /* info: the space */
 enum { OUTSIDE = 1, MISALIGNED, DENIED, BUDGET, RAW, WAR, WAW }; /* report kinds */
-enum { MOST_REPORTS = 64, MOST_COUNT = 1 << 24, RING = 8 };
+enum { MOST_REPORTS = 64, MOST_COUNT = 1 << 24, RING = 8, NEAR = 4 };
 
 struct range {
     u64 begin, end, reads, writes, cells;
@@ -64,6 +64,7 @@ __constant__ struct {
     u32 block_count, shared_slots, shared_count;
     u32 global_shift, shared_shift; /* log2 of a granule's bytes */
     u32 pad;
+    struct range near[2 * NEAR]; /* where there are so few: ranges, then consts; size 0: none */
 } kgi_state;
 }
 
@@ -123,8 +124,8 @@ static __device__ __forceinline__ u32 offend(u64 address, u32 kind, u32 info, u3
 /* ---- record and check ---------------------------------------------------------------------- */
 
 /* The range that holds [address, address + size); ranges are sorted and disjoint. */
-static __device__ __forceinline__ const struct range *find(const struct range *ranges, u32 count,
-                                                           u64 address, u32 size)
+static __device__ __forceinline__ bool find_far(const struct range *ranges, u32 count, u64 address,
+                                                struct range *out)
 {
     u32 low = 0, high = count;
     while (low < high) {
@@ -135,9 +136,30 @@ static __device__ __forceinline__ const struct range *find(const struct range *r
             low = middle + 1;
     }
     if (!low)
-        return 0;
-    const struct range *r = &ranges[low - 1];
-    return address < r->end && r->end - address >= size ? r : 0;
+        return false;
+    *out = ranges[low - 1];
+    return true;
+}
+
+static __device__ __forceinline__ bool find(bool consts, u64 address, u32 size, struct range *out)
+{
+    u32 count = consts ? kgi_state.const_count : kgi_state.range_count, hit = NEAR;
+    if (count > NEAR) {
+        if (!find_far(consts ? kgi_state.consts : kgi_state.ranges, count, address, out))
+            return false;
+    } else {
+        /* by operands from constant memory, without waiting for loads */
+#pragma unroll
+        for (u32 i = 0; i < NEAR; i++) {
+            const struct range *r = &kgi_state.near[i + (consts ? NEAR : 0)];
+            if (address - r->begin < r->end - r->begin)
+                hit = i;
+        }
+        if (hit == NEAR)
+            return false;
+        *out = kgi_state.near[hit + (consts ? NEAR : 0)];
+    }
+    return address < out->end && out->end - address >= size;
 }
 
 /* A bit a byte; an aligned access never crosses a word of them. */
@@ -150,36 +172,35 @@ static __device__ __forceinline__ void mark(u64 bits, u64 begin, u64 address, u3
         atomicOr(word, mask);
 }
 
-static __device__ __forceinline__ u32 judge(const struct range *ranges, u32 count, u64 address,
-                                            u32 info, u32 line)
+static __device__ __forceinline__ u32 judge(bool consts, u64 address, u32 info, u32 line)
 {
     u32 size = info & 255; /* of a copy with a length of its own: any multiple of 1, 2, 4, ... */
+    struct range r;
     if (!size)
         return 1;
     if (address & ((size & -size) - 1))
         return offend(address, MISALIGNED, info, line);
-    const struct range *r = find(ranges, count, address, size);
-    if (!r)
+    if (!find(consts, address, size, &r))
         return offend(address, OUTSIDE, info, line);
-    if ((info >> 8 & 3) & ~r->rights)
+    if ((info >> 8 & 3) & ~r.rights)
         return offend(address, DENIED, info, line);
     if (kgi_state.flags & RECORD) {
-        if (info & READ && r->reads)
-            mark(r->reads, r->begin, address, size);
-        if (info & WRITE && r->writes)
-            mark(r->writes, r->begin, address, size);
+        if (info & READ && r.reads)
+            mark(r.reads, r.begin, address, size);
+        if (info & WRITE && r.writes)
+            mark(r.writes, r.begin, address, size);
     }
     return 1;
 }
 
 FUNC u32 kgi_global(u64 thread, u64 address, u32 info, u32 line)
 {
-    return judge(kgi_state.ranges, kgi_state.range_count, address, info, line);
+    return judge(false, address, info, line);
 }
 
 FUNC u32 kgi_const(u64 thread, u64 address, u32 info, u32 line)
 {
-    return judge(kgi_state.consts, kgi_state.const_count, address, info, line);
+    return judge(true, address, info, line);
 }
 
 FUNC u32 kgi_shared(u64 thread, u64 address, u32 info, u32 line)
@@ -256,7 +277,8 @@ FUNC u32 kgi_generic(u64 thread, u64 address, u32 info, u32 line)
     if (kgi_state.const_count && is_const(address)) {
         /* a device may have no window of its own for them */
         u64 constant = to_const(address);
-        if (find(kgi_state.consts, kgi_state.const_count, constant, info & 255))
+        struct range r;
+        if (find(true, constant, info & 255, &r))
             return kgi_const(thread, constant, info | CONSTANT, line);
     }
     return kgi_global(thread, address, info, line);
@@ -534,12 +556,12 @@ FUNC void kgi_race_global(u64 thread, u64 address, u32 info, u32 line, u64 value
     struct thread *t = (struct thread *)thread;
     if (info & WRITE && info & (ATOMIC | STRONG))
         publish(t, info & RELEASE);
-    const struct range *r = find(kgi_state.ranges, kgi_state.range_count, address, info & 255);
-    if (!r || !r->cells)
+    struct range r;
+    if (!find(false, address, info & 255, &r) || !r.cells)
         return;
     u32 shift = kgi_state.global_shift;
-    u64 offset = address - (r->begin & ~31ull);
-    cells((struct cell *)r->cells + (offset >> shift), shift, t, address, info, line, value, false);
+    u64 offset = address - (r.begin & ~31ull);
+    cells((struct cell *)r.cells + (offset >> shift), shift, t, address, info, line, value, false);
 }
 
 FUNC void kgi_race_shared(u64 thread, u64 address, u32 info, u32 line, u64 value)

@@ -199,6 +199,11 @@ static kg_status fill(struct observe *o, const struct layout *layout)
     state->ranges = o->rest + layout->tables;
     state->consts = state->ranges + o->range_count * sizeof *layout->table;
     state->blocks = o->rest + layout->blocks;
+    if (o->range_count <= INSTRUMENT_NEAR)
+        memcpy(state->near, layout->table, o->range_count * sizeof *layout->table);
+    if (o->const_count <= INSTRUMENT_NEAR)
+        memcpy(state->near + INSTRUMENT_NEAR, layout->table + o->range_count,
+               o->const_count * sizeof *layout->table);
     if (size)
         TRY(real.cuMemcpyHtoD_v2(state->ranges, layout->table, size));
     TRY(real.cuMemcpyHtoD_v2(o->state_at, state, sizeof *state));

@@ -40,7 +40,8 @@ static const char source[] =
     "extern \"C\" __global__ void pointer(int *a, int *b, int n) { int (*f)(int *, int) = n ? deep : (int (*)(int *, int))a; b[0] = f(a, n); }\n";
 /* clang-format on */
 
-static uint64_t buffers[2];
+static uint64_t buffers[2], others; /* others: many small ranges */
+enum { MANY = 9 };
 static struct kg_bytes ptx;
 
 static int *words(unsigned buffer)
@@ -60,6 +61,7 @@ struct offence {
     unsigned rights[2], budget;
     uint64_t size[2]; /* of the ranges; 0: all */
     unsigned what;
+    bool many; /* ranges */
 };
 
 /* Runs one block of `threads` of an entry; the first report, or NULL. */
@@ -69,7 +71,7 @@ static const struct instrument_report *run(struct fixture_run *out, const char *
     static const struct offence usual = {0};
     struct kg_launch launch = {{1, 1, 1}, {threads, 1, 1}, 0};
     struct exec_config config = {.launch = launch, .threads = 1};
-    struct observe_range ranges[2];
+    struct observe_range ranges[2 + MANY];
     unsigned char params[24];
     how = how ? how : &usual;
     reset();
@@ -78,14 +80,18 @@ static const struct instrument_report *run(struct fixture_run *out, const char *
             .address = buffers[i],
             .size = how->size[i] ? how->size[i] : BYTES,
             .rights = how->rights[i] ? how->rights[i] : INSTRUMENT_READ | INSTRUMENT_WRITE};
+    for (unsigned i = 0; i < MANY; i++)
+        ranges[2 + i] = (struct observe_range){
+            .address = others + 16 * i, .size = 8, .rights = INSTRUMENT_READ};
     kg_status status = fixture_load(out, (const char *)ptx.data, entry,
                                     how->what ? how->what : INSTRUMENT_CHECK, &launch);
     if (!CHECK(status == KG_OK)) {
         fprintf(stderr, "%s: %s\n", entry, out->text.reason);
         exit(1);
     }
-    CHECK(observe_begin(&out->text, fixture_module(out), fixture_function(out), &launch, ranges, 2,
-                        how->budget ? how->budget : 10000, &out->observe) == KG_OK);
+    CHECK(observe_begin(&out->text, fixture_module(out), fixture_function(out), &launch, ranges,
+                        how->many ? 2 + MANY : 2, how->budget ? how->budget : 10000,
+                        &out->observe) == KG_OK);
     memcpy(params, buffers, 16);
     memcpy(params + 16, &n, 4);
     exec_launch(out->kernel, &config, params, &out->result);
@@ -138,6 +144,25 @@ static void check_global(void)
     told(run(&r, "beyond", 0, 32, &write_only), INSTRUMENT_DENIED, INSTRUMENT_READ, buffers[0], 4,
          0, "ld.global");
     CHECK(words(1)[5] == 0);
+    fixture_unload(&r);
+}
+
+/* Beyond the few ranges that are looked at one by one. */
+static void check_many(void)
+{
+    struct fixture_run r;
+    const struct offence many = {.many = true, .what = INSTRUMENT_CHECK | INSTRUMENT_RECORD};
+    told(run(&r, "beyond", 60, 32, &many), INSTRUMENT_OUTSIDE, INSTRUMENT_WRITE, buffers[1] + BYTES,
+         4, 4, "st.global");
+    CHECK(r.observe.reports.count == 28 && words(1)[63] == 4 && words(1)[59] == -1);
+    for (unsigned i = 0; i < r.observe.range_count; i++) {
+        const struct observe_range *range = &r.observe.ranges[i];
+        for (uint64_t at = 0; at < range->size; at++) {
+            CHECK(observed(range, range->writes, at) ==
+                  (range->address == buffers[1] && at >= 240));
+            CHECK(observed(range, range->reads, at) == (range->address == buffers[0] && at < 128));
+        }
+    }
     fixture_unload(&r);
 }
 
@@ -260,7 +285,9 @@ int main(void)
     fixture_driver(&test_memory);
     buffers[0] = test_alloc(BYTES, 256);
     buffers[1] = test_alloc(BYTES, 256);
+    others = test_alloc(16 * MANY, 256);
     check_global();
+    check_many();
     check_vectors();
     check_spaces();
     check_budgets();
