@@ -1,6 +1,7 @@
 /* Strictness: what the executor finds in kernels that a GPU would run without a word, or hang on;
  * each kind with a kernel that has it and one that looks alike and is right. */
 #include "exec_samples.h"
+#include "ptx/corpus.h"
 
 static const char source[] =
     "#include <cuda/atomic>\n"
@@ -200,6 +201,32 @@ static void test_samples(void)
     }
 }
 
+/* Nor on the corpus: only where a race was put in. */
+static void test_corpus(void)
+{
+    unsigned ran = 0, raced = 0;
+    for (unsigned i = 0; i < corpus_count; i++) {
+        struct corpus_case c;
+        struct exec_config config = {.strict = EXEC_STRICT_RACES | EXEC_STRICT_UNWRITTEN};
+        struct exec_result result;
+        if (!corpus_open(&corpus[i], &c))
+            continue;
+        corpus_fill(&c, 1);
+        for (unsigned k = 0; k < c.buffer_count; k++)
+            if (c.buffers[k].arg->fill == CORPUS_POISON)
+                exec_fill_unwritten(c.buffers[k].base, c.buffers[k].size);
+        corpus_run(&c, NULL, &config, &result);
+        bool reported = result.fault == EXEC_RACE || result.fault == EXEC_UNWRITTEN ||
+                        result.fault == EXEC_DIVERGENT;
+        if (!CHECK(!reported || (corpus[i].traits & CORPUS_RACES)))
+            fprintf(stderr, "%s\n", result.text);
+        raced += reported;
+        ran++;
+        corpus_close(&c);
+    }
+    fprintf(stderr, "corpus: %u kernels ran, %u with a race put in were reported\n", ran, raced);
+}
+
 int main(void)
 {
     struct exec_module *module = module_of_cuda(source, "-arch=compute_90 -std=c++17");
@@ -211,5 +238,6 @@ int main(void)
     exec_module_destroy(module);
     test_free_all();
     test_samples();
+    test_corpus();
     return test_result();
 }
