@@ -182,7 +182,7 @@ static void parse_prototype(struct parser *p, struct ptx_list *list)
         if (token_is(p, '(')) {
             parse_params(p, &params, &count, &bytes);
             *out = parse_alloc(p, sizeof **out * (count + 1));
-            for (uint32_t k = 0; *out && k < count; k++)
+            for (uint32_t k = 0; p->status == KG_OK && *out && k < count; k++)
                 (*out)[k] = *params[k];
         }
         *(i ? &list->param_count : &list->result_count) = count;
