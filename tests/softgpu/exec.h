@@ -92,10 +92,11 @@ void exec_fill_unwritten(uint64_t address, uint64_t size);
 
 struct exec_config {
     struct kg_launch launch;
-    uint64_t seed;                    /* block order; 0: ascending */
-    unsigned threads;                 /* host threads; 0: as many as processors */
-    const volatile bool *cancel;      /* may be NULL */
-    bool cooperative;                 /* blocks wait for each other: all must make progress */
+    uint64_t seed;               /* block order; 0: ascending */
+    unsigned threads;            /* host threads; 0: as many as processors */
+    const volatile bool *cancel; /* may be NULL */
+    bool cooperative;            /* blocks wait for each other: all must make progress */
+    uint64_t workspace; /* of cooperative groups: size and counter of the grid's barrier; 0: none */
     const struct exec_record *record; /* filled during the launch; may be NULL */
     const struct exec_device *device; /* counts are wanted; may be NULL */
     unsigned strict;                  /* enum exec_strict, or'ed */

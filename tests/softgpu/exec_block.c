@@ -54,6 +54,10 @@ uint64_t special_value(const struct lane *lane, unsigned special, unsigned compo
     case PTX_SR_total_smem_size:
     case PTX_SR_aggr_smem_size:
         return block->worker->launch->shared_bytes;
+    case PTX_SR_envreg1: /* where cooperative groups look for their workspace */
+        return (uint32_t)(block->worker->launch->config->workspace >> 32);
+    case PTX_SR_envreg2:
+        return (uint32_t)block->worker->launch->config->workspace;
     default: /* %envreg, %pm, %gridid, %cluster_ctaid, ...: 0 */
         return 0;
     }

@@ -56,7 +56,22 @@ static CUresult launch_run(struct op *op)
 
 static void launch_drop(struct op *op)
 {
-    module_release(((struct launch_op *)op)->module);
+    struct launch_op *launch = (struct launch_op *)op;
+    if (launch->config.workspace)
+        soft_memory.free(launch->config.workspace);
+    module_release(launch->module);
+}
+
+/* Cooperative groups keep the barrier of the grid there: its size, and a counter. */
+static uint64_t workspace_make(int device)
+{
+    const uint32_t first[4] = {sizeof first};
+    memory_owner_set(device);
+    uint64_t address = soft_memory.alloc(sizeof first, 16);
+    if (address)
+        memcpy((void *)(uintptr_t)address, first,
+               sizeof first); /* device memory is ours to write */
+    return address;
 }
 
 /* ---- arguments ---- */
@@ -150,6 +165,13 @@ CUresult launch_make(struct function *function, const struct launch_shape *shape
         .cooperative = shape->cooperative,
         .device = clock_device(function->module->context->device),
     };
+    if (shape->cooperative) {
+        launch->config.workspace = workspace_make(function->module->context->device->ordinal);
+        if (!launch->config.workspace) {
+            op_discard(&launch->op);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
     launch->fail = soft_fault_due(SOFT_LAUNCH);
     launch->hang = soft_fault_due(SOFT_HANG);
     if (soft_fault_due(SOFT_LOST))
@@ -177,8 +199,9 @@ static CUresult enqueue(const struct request *request, struct function *function
     struct op *op;
     unsigned char *params;
     CUresult result = launch_make(function, &request->shape, &params, &op);
-    if (result == CUDA_SUCCESS)
-        result = launch_pack(&function->info, request->params, request->extra, params);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = launch_pack(&function->info, request->params, request->extra, params);
     if (result == CUDA_SUCCESS)
         return op_submit(stream, op, false);
     op_discard(op);
