@@ -4,7 +4,18 @@
  * below in device memory (tune/observe.h does) and puts their addresses into the text's variable
  * kgi_state. What cannot be instrumented exactly makes the whole entry KG_NOT_ELIGIBLE with a
  * reason; nothing is passed over in silence. Control flow, predicates, barriers and warp operations
- * of the original stay as they are. */
+ * of the original stay as they are.
+ *
+ * What race tags see: each granule of memory remembers its last writer and up to two readers, with
+ * block, thread, barriers and bar.warp.syncs passed. Order between blocks, and under locks, comes
+ * from fences and atomics: an atomic or strong write publishes what its thread fenced, and what its
+ * block did before the barrier behind which it fenced; an atomic or strong read acquires all that
+ * was published before it. So a report is a conflict that really was unordered in this run, with
+ * two exceptions that the tests have none of: partial barriers of a warp that nest, and locks built
+ * on something else than atomics. No report is no proof: a race can hide behind a third access,
+ * behind an order that came about by chance, a fence before instead of after the write, a fence of
+ * one thread for all at a barrier, copies (cp.async) that are read before they were waited for, or
+ * more barriers than a tag can count. */
 #ifndef KG_INSTRUMENT_H
 #define KG_INSTRUMENT_H
 

@@ -190,8 +190,14 @@ bool rewrite_order(struct rewriting *work, const struct ptx_instr *instr, uint32
     case PTX_OP_alloca:
     case PTX_OP_stackrestore:
     case PTX_OP_griddepcontrol:
+    case PTX_OP_setmaxnreg: /* the helpers' registers are not counted in it */
         refuse(work, instr, "%s", instr->form->text);
         return false;
+    case PTX_OP_prefetch: /* of memory that may not be there, for nothing but speed */
+    case PTX_OP_prefetchu:
+    case PTX_OP_applypriority:
+    case PTX_OP_cp_async_bulk_prefetch:
+        return check;
     case PTX_OP_cvta:
         if (check && (instr->form->space == PTX_SPACE_param || ptx_has(instr->form, PTX_MOD_param)))
             refuse(work, instr, "%s: parameters by generic addresses", instr->form->text);
