@@ -58,6 +58,36 @@ static uint32_t access_bytes(const struct ptx_form *form)
     return bits / 8 * (form->vector ? form->vector : 1);
 }
 
+static void unite_uses(struct role_set *to, const struct role_set *from)
+{
+    for (unsigned i = 0; i < ROLE_COUNT; i++)
+        if (from->roles >> i & 1 && !(to->roles >> i & 1))
+            to->lines[i] = from->lines[i];
+    to->roles |= from->roles;
+}
+
+/* Where data go that are read: with the registers they are loaded to; and, of what goes from memory
+ * to memory (copies, atomics), as all that is in that memory. */
+static void describe_data(struct making *making, struct roles_access *access)
+{
+    const struct origins *origins = &making->out->origins;
+    const struct graph *graph = &origins->graphs[access->func];
+    const struct origin_set set = origins_set(origins, access->set);
+    for (uint32_t r = graph->write_first[access->instr]; r < graph->read_first[access->instr + 1];
+         r++)
+        unite_uses(&access->data,
+                   &making->back.values[origins->bases[access->func] + graph->refs[r].value]);
+    if (graph->wild)
+        access->data.roles |= ROLE_UNKNOWN;
+    if (!(ptx_effects(&graph->func->instrs[access->instr]) & PTX_WRITES))
+        return;
+    for (uint32_t i = 0; i < set.count && set.items[i] < ORIGIN_LOADED; i++)
+        unite_uses(&access->data, &making->back.contents[set.items[i]]);
+    unite_uses(&access->data, &making->back.anywhere);
+    if (!set.count || set.items[set.count - 1] >= ORIGIN_LOADED)
+        unite_uses(&access->data, &making->back.everything);
+}
+
 static void describe_access(struct making *making, struct roles_access *access)
 {
     const struct origins *origins = &making->out->origins;
@@ -68,17 +98,8 @@ static void describe_access(struct making *making, struct roles_access *access)
     access->spaces = (uint8_t)graph_spaces(graph, access->instr, access->operand);
     access->atomic = ptx_effects(instr) & PTX_ATOMIC;
     access->read |= access->atomic;
-    for (uint32_t r = graph->write_first[access->instr];
-         access->read && r < graph->read_first[access->instr + 1]; r++) {
-        const struct role_set *from =
-            &making->back.values[origins->bases[access->func] + graph->refs[r].value];
-        for (unsigned i = 0; i < ROLE_COUNT; i++)
-            if (from->roles >> i & 1 && !(access->data.roles >> i & 1))
-                access->data.lines[i] = from->lines[i];
-        access->data.roles |= from->roles;
-    }
-    if (graph->wild)
-        access->data.roles |= ROLE_UNKNOWN;
+    if (access->read)
+        describe_data(making, access);
     const struct origin_set set = origins_set(origins, access->set);
     uint32_t node = set.count ? roles_item_node(&making->types, set.items[0])
                               : making->types.unknown; /* all of them are united */
@@ -180,14 +201,6 @@ static const char *why(struct making *making, const struct roles_piece *piece)
         uses->lines[6]);
     making->failed |= !text;
     return text;
-}
-
-static void unite_uses(struct role_set *to, const struct role_set *from)
-{
-    for (unsigned i = 0; i < ROLE_COUNT; i++)
-        if (from->roles >> i & 1 && !(to->roles >> i & 1))
-            to->lines[i] = from->lines[i];
-    to->roles |= from->roles;
 }
 
 /* A word that is no address for anybody, but was added to one, is an offset. */

@@ -5,7 +5,9 @@
  * calls.
  *
  * Safe direction: what is not known has ROLE_UNKNOWN and is pinned, or has no element type. What a
- * branch or a selection decides is not followed further: the role of its condition says it. */
+ * branch or a selection decides is not followed further: the role of its condition says it.
+ * Different pointers are taken to lead to different memory: where the regions of a launch overlap,
+ * what is said of one holds of all of them only together. */
 #ifndef KG_ROLES_H
 #define KG_ROLES_H
 

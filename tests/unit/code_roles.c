@@ -280,6 +280,25 @@ static void check_origins(void)
     close_fixture(&f);
 }
 
+/* From memory to memory, and from there to an address. */
+static void check_copied(void)
+{
+    struct fixture f;
+    if (open_body(&f, "",
+                  "cp.async.ca.shared.global [svar], [%rd3], 4; cp.async.wait_all; ld.shared.u32 "
+                  "%r4, [svar]; mul.wide.u32 %rd5, %r4, 4; add.s64 %rd6, %rd4, %rd5; "
+                  "st.global.u32 [%rd6], 1;")) {
+        CHECK(access_of(&f, false, SPACE_GLOBAL, 0)->data.roles & ROLE_INDEX);
+        close_fixture(&f);
+    }
+    if (open_body(&f, "",
+                  "red.global.add.u32 [%rd3], 1; ld.global.u32 %r4, [%rd3]; setp.eq.u32 %p1, %r4, "
+                  "0; @%p1 st.global.u32 [%rd4], 1;")) {
+        CHECK(access_of(&f, true, SPACE_GLOBAL, 0)->data.roles == (ROLE_VALUE | ROLE_BRANCH));
+        close_fixture(&f);
+    }
+}
+
 static void check_loaded(void)
 {
     static const struct {
@@ -454,6 +473,7 @@ int main(void)
     check_structs();
     check_origins();
     check_loaded();
+    check_copied();
     check_elements();
     if (!access(NVCC, X_OK))
         check_compiled();
