@@ -35,7 +35,7 @@ static void take(struct round *round, const struct ptx_instr *instr, const struc
 }
 
 static kg_status round_func(struct round *round, const struct ptx_func *func,
-                            const struct kg_launch *launch)
+                            const struct kg_launch *launch, rewrite_row *row)
 {
     struct kg_arena arena = {0};
     struct graph graph;
@@ -46,7 +46,7 @@ static kg_status round_func(struct round *round, const struct ptx_func *func,
     struct rewriter r = {&arena, round->source, func, &graph, &values};
     for (uint32_t i = 0; status == KG_OK && i < func->instr_count; i++) {
         struct rewrite rewrite;
-        if (rewrite_common(&r, i, &rewrite))
+        if (row(&r, i, &rewrite))
             take(round, &func->instrs[i], &rewrite);
     }
     arena_free(&arena);
@@ -54,8 +54,8 @@ static kg_status round_func(struct round *round, const struct ptx_func *func,
 }
 
 /* Functions of a module stand in the order of their text among its items. */
-static kg_status round_run(const char *source, const struct kg_launch *launch, struct kg_bytes *out,
-                           unsigned done[PASS_COUNT], unsigned *count)
+static kg_status round_run(const char *source, const struct kg_launch *launch, rewrite_row *row,
+                           struct kg_bytes *out, unsigned done[PASS_COUNT], unsigned *count)
 {
     char error[256], *text = NULL;
     size_t size = 0;
@@ -71,7 +71,7 @@ static kg_status round_run(const char *source, const struct kg_launch *launch, s
         status = KG_NO_MEMORY;
     for (uint32_t i = 0; status == KG_OK && i < module.item_count; i++)
         if (module.items[i].kind == PTX_ITEM_DEFINE)
-            status = round_func(&round, module.items[i].func, launch);
+            status = round_func(&round, module.items[i].func, launch, row);
     if (round.to) {
         fputs(source + round.at, round.to);
         if (fclose(round.to) && status == KG_OK)
@@ -89,7 +89,8 @@ static kg_status round_run(const char *source, const struct kg_launch *launch, s
 /* Rows that ptxas makes as well, and that are no reason for a variant. */
 static bool is_tidying(unsigned pass)
 {
-    return pass == PASS_copy || pass == PASS_dead || pass == PASS_unreachable;
+    return pass == PASS_copy || pass == PASS_dead || pass == PASS_unreachable ||
+           pass == PASS_rounded || pass == PASS_hidden;
 }
 
 kg_status ptx_rewrite(const char *ptx, const char *entry, const struct kg_launch *launch,
@@ -102,7 +103,9 @@ kg_status ptx_rewrite(const char *ptx, const char *entry, const struct kg_launch
     unsigned count = 1, useful = 0;
     for (unsigned i = 0; status == KG_OK && count && i < ROUNDS_MAX; i++) {
         struct kg_bytes next = {0};
-        status = round_run((const char *)out->data, launch, &next, done, &count);
+        status = round_run((const char *)out->data, launch, i ? rewrite_common : rewrite_settle,
+                           &next, done, &count);
+        count += !i; /* whatever the first found, the next looks */
         if (status == KG_OK) {
             bytes_free(out);
             *out = next;

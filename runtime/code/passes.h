@@ -48,6 +48,28 @@ bool fold_known(const struct ptx_form *form, unsigned dest, const uint64_t *in, 
 enum ptx_mod fold_comparison(const struct ptx_form *form);
 bool fold_is_float(uint8_t type); /* f32 or f64 */
 
+#define MODS(...)                                                                                  \
+    (const enum ptx_mod[])                                                                         \
+    {                                                                                              \
+        __VA_ARGS__ __VA_OPT__(, ) PTX_MOD_none                                                    \
+    }
+
+static inline bool is_integer(uint8_t type)
+{
+    return ptx_types[type].class >= PTX_BITS && ptx_types[type].class <= PTX_SIGNED;
+}
+static inline int64_t extended(uint64_t value, unsigned bits)
+{
+    return bits >= 64 ? (int64_t)value : (int64_t)(value << (64 - bits)) >> (64 - bits);
+}
+
+/* ---- passes_real.c ---- */
+
+double real_value(uint8_t type, uint64_t bits); /* of f32 or f64 */
+bool real_denormal(uint8_t type, double value);
+bool fold_conversion(const struct ptx_form *form, uint64_t in, uint64_t *out);
+bool fold_real(const struct ptx_form *form, const uint64_t *in, unsigned count, uint64_t *out);
+
 /* ---- passes_range.c ---- */
 
 /* Sources and result as above, as ranges; never fails: at worst anything of the type. */
@@ -110,6 +132,7 @@ bool names_ours(const struct rewriter *r, const struct ptx_instr *instr);
 
 /* Each returns whether the instruction is rewritten, and fills out. */
 typedef bool rewrite_row(const struct rewriter *r, uint32_t instr, struct rewrite *out);
+rewrite_row rewrite_settle; /* passes_settle.c: rounded, hidden; before all others */
 rewrite_row rewrite_common; /* passes_rows.c: all others */
 rewrite_row rewrite_float;  /* passes_float.c: div_one, div_power, div_known, mul_one, add_zero */
 rewrite_row rewrite_divide; /* passes_divide.c: div_int, narrow */

@@ -342,7 +342,7 @@ bool rewrite_common(const struct rewriter *r, uint32_t instr, struct rewrite *ou
     if (at->place.end - at->place.begin > TEXT_MAX)
         return false;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (i && (at->opaque || at->opaque_text))
+        if (i && (at->opaque || at->opaque_text || names_ours(r, at)))
             return false;
         if (rows[i](r, instr, out) && out->text)
             return true;

@@ -115,33 +115,11 @@ struct range values_source(const struct values *values, uint32_t instr,
 
 /* ---- what an instruction writes ---- */
 
-/* Without a rounding named, ptxas may take a product into the sum that reads it, and round once. */
-static bool may_be_fused(const struct values *values, uint32_t instr, uint32_t reg)
+/* Without a rounding named, ptxas may take a product into the sum that reads it, and round once.
+ * Where it does not, passes_settle.c has named one. */
+static bool may_be_fused(const struct ptx_form *form)
 {
-    const struct ptx_form *form = values->graph->func->instrs[instr].form;
-    if (form->op != PTX_OP_mul || ptx_has(form, PTX_MOD_rn) || !fold_is_float(form->types[0]))
-        return false;
-    uint32_t value = graph_write(values->graph, instr, reg);
-    if (value == GRAPH_UNKNOWN)
-        return true;
-    const struct graph_value *written = &values->graph->values[value];
-    for (uint32_t i = 0; i < written->user_count; i++) {
-        if (written->users[i].instr == GRAPH_NONE)
-            return true;
-        switch (values->graph->func->instrs[written->users[i].instr].form->op) {
-        case PTX_OP_setp:
-        case PTX_OP_div:
-        case PTX_OP_fma:
-        case PTX_OP_mul:
-        case PTX_OP_sqrt:
-        case PTX_OP_rcp:
-        case PTX_OP_st:
-            continue;
-        default:
-            return true;
-        }
-    }
-    return false;
+    return form->op == PTX_OP_mul && !ptx_has(form, PTX_MOD_rn) && fold_is_float(form->types[0]);
 }
 
 /* A narrow result in a wider register: filled with its sign, or with zeros. */
@@ -208,7 +186,7 @@ struct range values_result(const struct values *values, uint32_t instr, unsigned
         return loaded(at->form, bits);
     uint8_t type = fold_result_type(at->form, dest);
     if (fold_source_type(at->form, 0) == PTX_TYPE_none || type == PTX_TYPE_none ||
-        may_be_fused(values, instr, results[dest]->reg))
+        may_be_fused(at->form))
         return range_any(bits);
     struct range out = evaluated(values, instr, dest, count, known_sources);
     if (out.some && out.high > bits_mask(bits))

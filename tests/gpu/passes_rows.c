@@ -3,7 +3,7 @@
  * compared bit for bit. Usage: passes_rows [chunks of 4 million operands a 64-bit row]. */
 #include "gpu/real.h"
 
-#include "unit/passes_cases.h"
+#include "unit/passes_folds.h"
 
 enum { COUNT = 1 << 22, BLOCK = 256 };
 
@@ -123,6 +123,52 @@ static bool check(const struct pass_case *c, uint64_t scalar, uint64_t chunks)
     return !different;
 }
 
+/* Each row of a table with words known to both compilers, and to none. Number of rows that
+ * differed. */
+static unsigned check_folds(const struct fold *rows, unsigned count, unsigned turns)
+{
+    static char text[32768];
+    static bool different[256];
+    const struct kg_param params[] = {{0, 8}, {8, 8}, {16, 8}, {24, 8}};
+    const struct kg_launch one = {{1, 1, 1}, {1, 1, 1}, 0};
+    uint64_t state = 5, words[3], got[2][256];
+    unsigned found = 0;
+    fold_text(rows, count, text, sizeof text);
+    for (unsigned turn = 0; turn < turns; turn++) {
+        unsigned done[PASS_COUNT];
+        struct kg_bytes out = {0};
+        fold_words(words, &state);
+        const struct kg_scalar known[] = {
+            {1, 0, 8, words[0]}, {2, 0, 8, words[1]}, {3, 0, 8, words[2]}};
+        if (ptx_rewrite(text, "k", &one, params, 4, known, 3, &out, done) != KG_OK)
+            return count;
+        for (unsigned side = 0; side < 2; side++) {
+            CUmodule module;
+            CUfunction function;
+            void *args[] = {&outs[0], &words[0], &words[1], &words[2]};
+            if (!load(side ? (char *)out.data : text, "k", &module, &function) ||
+                !real_ok(real.cuMemsetD8_v2(outs[0], 0, sizeof got[0]), "cuMemsetD8") ||
+                !real_ok(real.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL),
+                         "launch") ||
+                !real_ok(real.cuMemcpyDtoH_v2(got[side], outs[0], sizeof got[0]), "cuMemcpyDtoH"))
+                return count;
+            real.cuModuleUnload(module);
+        }
+        bytes_free(&out);
+        for (unsigned i = 0; i < count; i++)
+            if (got[0][i] != got[1][i] && !different[i]) {
+                different[i] = true;
+                found++;
+                printf("DIFFERENT %s of %llx %llx %llx: %llx became %llx\n", rows[i].text,
+                       (unsigned long long)words[0], (unsigned long long)words[1],
+                       (unsigned long long)words[2], (unsigned long long)got[0][i],
+                       (unsigned long long)got[1][i]);
+            }
+    }
+    memset(different, 0, sizeof different);
+    return found;
+}
+
 int main(int argc, char **argv)
 {
     uint64_t chunks = argc > 1 ? strtoull(argv[1], NULL, 10) : 4;
@@ -147,5 +193,9 @@ int main(int argc, char **argv)
         for (unsigned k = 0; k < 12 && (!k || pass_cases[i].scalars[k]); k++)
             *(check(&pass_cases[i], pass_cases[i].scalars[k], chunks) ? &good : &bad) += 1;
     printf("%u rows with their scalars equal, %u not\n", good, bad);
-    return bad != 0;
+    unsigned folded = check_folds(folds, FOLDS, 120);
+    printf("folding on 120 sets of operands: %u of %u rows differ\n", folded, (unsigned)FOLDS);
+    unsigned left = check_folds(approximate, APPROXIMATE, 120);
+    printf("what ptxas folds, on 120 sets: %u of %u rows differ\n", left, (unsigned)APPROXIMATE);
+    return bad || folded || left;
 }
