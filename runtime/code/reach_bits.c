@@ -78,11 +78,23 @@ static bool bits_or(struct reaching *r, const struct form *a, const struct form 
     reach_typed(r, a, bits, false, 1, &x);
     reach_typed(r, b, bits, false, 2, &y);
     struct range p = reach_bound(r, &x), q = reach_bound(r, &y);
-    wide_int most = ones(p.high > q.high ? p.high : q.high);
-    wide_int least = exclusive ? 0 : p.low > q.low ? p.low : q.low;
+    /* Bits that are zero in both are zero in the result. */
+    uint64_t bits_set = form_gcd(&x) | form_gcd(&y) | (uint64_t)x.constant | (uint64_t)y.constant;
+    unsigned zeros = bits_set ? (unsigned)__builtin_ctzll(bits_set) : 0;
+    wide_int most = ones(p.high > q.high ? p.high : q.high) >> zeros;
+    wide_int least = exclusive ? 0 : (p.low > q.low ? p.low : q.low) >> zeros;
     bool open = !reach_strict(r, &x) || !reach_strict(r, &y);
-    *out = reach_in(r, SLOT_RESULT, (struct range){least, most}, open, reach_open(r, &x) ? &x : &y);
-    return true;
+    struct form some =
+        reach_in(r, SLOT_RESULT, (struct range){least, most}, open, reach_open(r, &x) ? &x : &y);
+    return zeros < 32 && form_scale(&some, (int64_t)1 << zeros, out);
+}
+
+/* a ^ -2^n: all bits from n on flipped, those below kept. */
+static bool flip_high(struct reaching *r, const struct form *a, int64_t mask, struct form *out)
+{
+    struct form low, minus = form_of(mask);
+    return reach_modulo(r, a, -mask, SLOT_QUOTIENT, &low) && form_add(&minus, a, -1, &minus) &&
+           form_add(&minus, &low, 2, out);
 }
 
 bool reach_logic(struct reaching *r, const struct ptx_instr *instr, struct form *out)
@@ -97,6 +109,10 @@ bool reach_logic(struct reaching *r, const struct ptx_instr *instr, struct form 
         return bits_and(r, &a, &b, bits, out);
     if (instr->form->op == PTX_OP_xor && !b.count && b.constant == -1)
         return form_add(&minus, &a, -1, out);
+    int64_t mask = b.constant;
+    if (instr->form->op == PTX_OP_xor && !b.count && mask < -1 && mask > -((int64_t)1 << 40) &&
+        !(-mask & (-mask - 1)))
+        return flip_high(r, &a, mask, out);
     if (!a.count && !a.constant) {
         *out = b;
         return true;

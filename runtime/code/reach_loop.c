@@ -187,6 +187,9 @@ static void check_range(struct reaching *r, uint32_t number)
         make_anything(r, phi);
         return;
     }
+    /* Far, but not so far that what is done with it must wrap round; then as far as can be. */
+    if (phi->turns == WIDEN_AFTER)
+        type = (struct range){type.low >> 4, type.high >> 4};
     if (phi->turns >= WIDEN_AFTER) {
         if (all.low < phi->range.low)
             all.low = all.low < type.low ? all.low : type.low;

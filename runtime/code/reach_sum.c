@@ -2,6 +2,8 @@
  * of bounds, and the threads that show an interval exact or an access out of bounds. */
 #include "reach_parts.h"
 
+enum { ALL_MAX = 2048 };
+
 /* ---- stride and coalescing ------------------------------------------------------------------- */
 
 /* The symbol's value in a thread of the first warp, what is the same in all of it left out. */
@@ -235,6 +237,43 @@ static void walk_thread(struct collecting *c, const uint32_t thread[6])
     (void)reach_walk(c->r, thread, thread + 3, touched, c); /* part of a walk is as good */
 }
 
+/* Marks what walks have filled to both ends; whether nothing is left to be shown. */
+static bool mark_exact(struct collecting *c)
+{
+    bool all = true;
+    for (uint32_t t = 0; t < c->out->target_count; t++)
+        for (unsigned w = 0; w < 2; w++) {
+            struct reach_bytes *bytes = w ? &c->out->targets[t].written : &c->out->targets[t].read;
+            bytes->exact = bytes->state == REACH_KNOWN && c->touched[t].any[w] &&
+                           c->touched[t].low[w] == bytes->low &&
+                           c->touched[t].high[w] == bytes->high;
+            all &= bytes->exact || bytes->state != REACH_KNOWN;
+        }
+    return all;
+}
+
+/* All threads of a small launch, where the search found no witnesses. */
+static void walk_all(struct collecting *c)
+{
+    const struct kg_launch *l = c->r->launch->launch;
+    uint64_t block = (uint64_t)l->block.x * l->block.y * l->block.z;
+    uint64_t grid = (uint64_t)l->grid.x * l->grid.y * l->grid.z, count = block * grid;
+    for (uint64_t i = 0; grid < ALL_MAX && count <= ALL_MAX && i < count; i++) {
+        uint64_t t = i % block, b = i / block;
+        const uint32_t thread[6] = {(uint32_t)(t % l->block.x),
+                                    (uint32_t)(t / l->block.x % l->block.y),
+                                    (uint32_t)(t / l->block.x / l->block.y),
+                                    (uint32_t)(b % l->grid.x),
+                                    (uint32_t)(b / l->grid.x % l->grid.y),
+                                    (uint32_t)(b / l->grid.x / l->grid.y)};
+        c->walking = thread;
+        (void)reach_walk(c->r, thread, thread + 3, touched, c);
+        if (i % 64 == 63 && mark_exact(c))
+            return;
+    }
+    (void)mark_exact(c);
+}
+
 /* Threads that may touch the ends of what a target's accesses reach. */
 void reach_walk_ends(struct collecting *c)
 {
@@ -266,11 +305,6 @@ void reach_walk_ends(struct collecting *c)
             reach_witness(c->r, &minus, facts, thread, thread + 3))
             walk_thread(c, thread);
     }
-    for (uint32_t t = 0; t < c->out->target_count; t++)
-        for (unsigned w = 0; w < 2; w++) {
-            struct reach_bytes *bytes = w ? &c->out->targets[t].written : &c->out->targets[t].read;
-            bytes->exact = bytes->state == REACH_KNOWN && c->touched[t].any[w] &&
-                           c->touched[t].low[w] == bytes->low &&
-                           c->touched[t].high[w] == bytes->high;
-        }
+    if (!mark_exact(c))
+        walk_all(c);
 }

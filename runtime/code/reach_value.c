@@ -314,8 +314,30 @@ static bool multiply_add(struct reaching *r, const struct ptx_instr *instr, stru
     return form_add(out, &c, 1, out);
 }
 
-struct form reach_quotient(struct reaching *r, const struct form *a, int64_t by, uint32_t slot)
+/* floor(a / by) with what all coefficients and by have in common divided out: the same number. */
+static int64_t simplest(struct form *a, int64_t by)
 {
+    uint64_t gcd = form_gcd(a), rest = (uint64_t)by;
+    while (rest) {
+        uint64_t next = gcd % rest;
+        gcd = rest;
+        rest = next;
+    }
+    if (gcd <= 1 || !a->count)
+        return by;
+    for (uint32_t i = 0; i < a->count; i++)
+        a->terms[i].coef /= (int64_t)gcd;
+    a->constant = (int64_t)wide_floor(a->constant, (wide_int)gcd);
+    return by / (int64_t)gcd;
+}
+
+struct form reach_quotient(struct reaching *r, const struct form *given, int64_t by, uint32_t slot)
+{
+    struct form reduced, *a = &reduced;
+    form_scale(given, 1, a);
+    by = simplest(a, by);
+    if (by == 1)
+        return *a;
     struct form whole = form_of((int64_t)wide_floor(a->constant, by)), rest, part;
     rest = form_of(a->constant - whole.constant * by);
     for (uint32_t i = 0; i < a->count; i++) {

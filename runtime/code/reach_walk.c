@@ -5,7 +5,7 @@
  * ends. It is a second opinion too: it shares no arithmetic with the forms. */
 #include "reach_parts.h"
 
-enum { STEPS_MAX = 100000 };
+enum { STEPS_MAX = 100000, ALL_STEPS_MAX = 1000000 };
 
 __extension__ typedef unsigned __int128 wide_bits;
 
@@ -431,11 +431,9 @@ static void step(struct walk *walk, uint32_t i)
 static bool forget(struct walk *walk, uint32_t block, uint32_t meet)
 {
     const struct graph *graph = walk->r->graph;
-    uint8_t *seen = arena_alloc(walk->r->arena, graph->block_count + 1);
-    uint32_t *stack = arena_alloc(walk->r->arena, (graph->block_count + 1) * sizeof *stack);
-    uint32_t depth = 0;
-    if (!seen || !stack)
-        return false;
+    uint8_t *seen = walk->r->walk_seen;
+    uint32_t *stack = walk->r->walk_stack, depth = 0;
+    memset(seen, 0, graph->block_count + 1);
     seen[block] = 1;
     stack[depth++] = block;
     while (depth) {
@@ -499,14 +497,22 @@ bool reach_walk(struct reaching *r, const uint32_t tid[3], const uint32_t ctaid[
                 void (*touch)(void *self, const struct walk_touch *touch), void *self)
 {
     struct walk walk = {.r = r, .tid = tid, .ctaid = ctaid, .touch = touch, .self = self};
-    walk.regs = arena_alloc(r->arena, (r->func->reg_count + 1) * sizeof *walk.regs);
+    size_t blocks = r->graph->block_count + 1, regs = (r->func->reg_count + 1) * sizeof *walk.regs;
     walk.whole = true;
-    if (!walk.regs || !r->launch->launch || !r->launch->params || !r->func->instr_count)
+    if (!r->walk_regs) {
+        r->walk_regs = arena_alloc(r->arena, regs);
+        r->walk_seen = arena_alloc(r->arena, blocks);
+        r->walk_stack = arena_alloc(r->arena, blocks * sizeof *r->walk_stack);
+    }
+    walk.regs = r->walk_regs;
+    if (!walk.regs || !r->walk_seen || !r->walk_stack || !r->launch->launch || !r->launch->params ||
+        !r->func->instr_count)
         return false;
+    memset(walk.regs, 0, regs);
     for (uint32_t b = 0, steps = 0; b < r->graph->exit;) {
         const struct graph_block *block = &r->graph->blocks[b];
-        for (uint32_t i = block->first; i < block->end; i++, steps++) {
-            if (steps > STEPS_MAX)
+        for (uint32_t i = block->first; i < block->end; i++, steps++, r->walk_steps++) {
+            if (steps > STEPS_MAX || r->walk_steps > ALL_STEPS_MAX)
                 return false;
             step(&walk, i);
         }
