@@ -1,6 +1,7 @@
 /* Launches: checked and packed in the caller's thread, executed by a stream's worker. */
 #include "clock.h"
 #include "graph.h"
+#include "strict.h"
 
 #include <string.h>
 #include <time.h>
@@ -25,6 +26,9 @@ static CUresult fault_of(enum exec_fault fault)
         [EXEC_UNSUPPORTED] = CUDA_ERROR_ILLEGAL_INSTRUCTION,
         [EXEC_DEADLOCK] = CUDA_ERROR_LAUNCH_TIMEOUT,
         [EXEC_CANCELLED] = CUDA_ERROR_LAUNCH_TIMEOUT,
+        [EXEC_DIVERGENT] = CUDA_ERROR_LAUNCH_FAILED,
+        [EXEC_UNWRITTEN] = CUDA_ERROR_LAUNCH_FAILED,
+        [EXEC_RACE] = CUDA_ERROR_LAUNCH_FAILED,
     };
     return (size_t)fault < sizeof results / sizeof *results ? results[fault] : CUDA_ERROR_UNKNOWN;
 }
@@ -33,6 +37,13 @@ static void hang(void)
 {
     while (!__atomic_load_n(&soft_cancel, __ATOMIC_RELAXED))
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+static const char *exec_name(const struct exec_kernel *kernel)
+{
+    struct exec_info info;
+    exec_kernel_info(kernel, &info);
+    return info.name;
 }
 
 static CUresult launch_run(struct op *op)
@@ -46,10 +57,12 @@ static CUresult launch_run(struct op *op)
     if (launch->hang || launch->fail)
         return CUDA_ERROR_LAUNCH_FAILED;
     exec_launch(launch->kernel, &launch->config, launch->params, &result);
-    op->cost = clock_of_launch(exec_model_time(launch->config.device, &result.counts));
-    /* What softgpu cannot do is always said; what the program did wrong, when asked. */
-    bool said = result.fault == EXEC_UNSUPPORTED || soft_verbose();
-    if (result.fault != EXEC_OK && result.fault != EXEC_CANCELLED && said)
+    uint64_t time = exec_model_time(launch->config.device, &result.counts);
+    op->cost = clock_of_launch(time);
+    if (soft_verbose())
+        soft_say("kernel %.200s: modelled %.3f us, %llu instructions", exec_name(launch->kernel),
+                 (double)time * 1e-6, (unsigned long long)result.instructions);
+    if (result.fault != EXEC_OK && result.fault != EXEC_CANCELLED)
         soft_say("%s", result.text);
     return fault_of(result.fault);
 }
@@ -163,6 +176,7 @@ CUresult launch_make(struct function *function, const struct launch_shape *shape
         .threads = (unsigned)soft_number("SOFTGPU_THREADS", 0),
         .cancel = &soft_cancel,
         .cooperative = shape->cooperative,
+        .strict = strict_wanted() & (EXEC_STRICT_UNWRITTEN | EXEC_STRICT_RACES),
         .device = clock_device(function->module->context->device),
     };
     if (shape->cooperative) {

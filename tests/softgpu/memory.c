@@ -3,6 +3,7 @@
  * that a kernel that leaves its block is caught. Where the segments begin differs from process to
  * process (by its id): an address that one process was given is then free in another one, which may
  * reserve it by the virtual memory calls, as replays do. */
+#include "strict.h"
 #include "table.h"
 
 #include <pthread.h>
@@ -18,6 +19,7 @@
 
 struct segment {
     uint64_t base, size;
+    uint64_t used; /* end of the highest block ever taken */
     struct segment *next;
 };
 
@@ -103,7 +105,7 @@ static struct segment *segment_add(uint64_t size)
             munmap(got, size);
             return NULL;
         }
-        *segment = (struct segment){cursor, size, segments};
+        *segment = (struct segment){cursor, size, cursor, segments};
         segments = segment;
         cursor += size;
         return segment;
@@ -114,26 +116,37 @@ static struct segment *segment_add(uint64_t size)
 /* First gap of the segment with room; 0: none. */
 static uint64_t gap_in(const struct segment *segment, uint64_t size, uint64_t align)
 {
-    uint64_t at = round_up(segment->base, align), end = segment->base + segment->size;
+    bool again = !(strict_wanted() & STRICT_FREED);
+    uint64_t at = round_up(again ? segment->base : segment->used, align),
+             end = segment->base + segment->size;
     unsigned total = table_count();
     for (unsigned i = table_upper(segment->base - 1); i < total; i++) {
         struct table_row row = table_at(i);
         if (row.base >= end || at + size + GAP <= row.base)
             break;
-        at = round_up(row.base + row.size + GAP, align);
+        uint64_t behind = round_up(row.base + row.size + GAP, align);
+        at = behind > at ? behind : at;
     }
     return at + size + GAP <= end ? at : 0;
 }
 
+static uint64_t gap_take(struct segment *segment, uint64_t size, uint64_t align)
+{
+    uint64_t at = gap_in(segment, size, align);
+    if (at && at + size + GAP > segment->used)
+        segment->used = at + size + GAP;
+    return at;
+}
+
 static uint64_t gap_find(uint64_t size, uint64_t align)
 {
-    for (const struct segment *segment = segments; segment; segment = segment->next) {
-        uint64_t at = gap_in(segment, size, align);
+    for (struct segment *segment = segments; segment; segment = segment->next) {
+        uint64_t at = gap_take(segment, size, align);
         if (at)
             return at;
     }
-    const struct segment *fresh = segment_add(size + align);
-    return fresh ? gap_in(fresh, size, align) : 0;
+    struct segment *fresh = segment_add(size + align);
+    return fresh ? gap_take(fresh, size, align) : 0;
 }
 
 static bool commit(uint64_t base, uint64_t size)
@@ -174,6 +187,7 @@ static CUresult take(struct memory_block *block, uint64_t align)
     block->base = gap_find(block->size, align);
     if (!block->base || !commit(block->base, block->size))
         return CUDA_ERROR_OUT_OF_MEMORY;
+    strict_taken(block->base, block->size);
     CUresult result = enter(*block);
     if (result == CUDA_SUCCESS)
         used[block->device] += block->size;
@@ -223,6 +237,7 @@ static void give(int index)
 {
     const struct memory_block *block = block_of(table_at((unsigned)index));
     used[block->device] -= block->size;
+    strict_freed(block->base, block->size);
     uncommit(index);
     leave(index);
 }
@@ -353,8 +368,10 @@ void memory_owner_set(int device)
 static bool exec_find(uint64_t address, struct exec_range *out)
 {
     struct table_row row;
-    if (!table_find(address, &row))
+    if (!table_find(address, &row)) {
+        strict_was_freed(address, out);
         return false;
+    }
     *out = (struct exec_range){row.base, row.size, row.flags & TABLE_WRITABLE};
     return true;
 }

@@ -1,7 +1,7 @@
 /* The SOFTGPU_* variables: read and judged once, at cuInit. A value that cannot be is one line that
  * says what is allowed, and cuInit fails with CUDA_ERROR_INVALID_VALUE: a test that asks for a
  * fault must not pass because of a misspelling. README.md in this folder is the reference. */
-#include "soft.h"
+#include "strict.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -179,7 +179,7 @@ static bool devices_read(void)
 
 CUresult soft_settings(void)
 {
-    if (!numbers_good() || !faults_read() || !devices_read())
+    if (!numbers_good() || !faults_read() || !strict_read() || !devices_read())
         return CUDA_ERROR_INVALID_VALUE;
     return device_count() ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }

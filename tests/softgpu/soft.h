@@ -5,8 +5,8 @@
  * One lock (soft_lock) guards everything here but the memory table and the handle table, which have
  * locks of their own and are taken last. Nothing runs a kernel, a copy or a callback under a lock.
  *
- * Times are modelled: see clock.c. They say how many instructions ran and bytes moved, never how
- * fast this machine is, and no performance claim may rest on them. */
+ * Times are modelled: see clock.c. They say what ran and how much moved, never how fast this
+ * machine is, and no performance claim may rest on them. */
 #ifndef SOFTGPU_SOFT_H
 #define SOFTGPU_SOFT_H
 
@@ -35,7 +35,7 @@ CUresult soft_status(kg_status status);
 CUresult soft_settings(void);
 /* The number of the environment variable, or standard. */
 uint64_t soft_number(const char *variable, uint64_t standard);
-/* True when SOFTGPU_VERBOSE=1: faults print a line. */
+/* True when SOFTGPU_VERBOSE=1: each launch prints a line with its modelled time. */
 bool soft_verbose(void);
 /* Counts an event of this kind; true for one that SOFTGPU_FAULT asks to fail. */
 enum soft_event { SOFT_OOM, SOFT_LAUNCH, SOFT_HANG, SOFT_LOST, SOFT_SLOW, SOFT_EVENTS };
@@ -265,7 +265,7 @@ void event_forget_all(struct context *context);
 
 /* ---- clock.c ---- */
 
-uint64_t clock_of_launch(uint64_t instructions);
+uint64_t clock_of_launch(uint64_t picoseconds); /* of the kernel's time: clock.h */
 /* Of a copy or fill of so many bytes; host: one side is host memory. */
 uint64_t clock_of_bytes(uint64_t bytes, bool host);
 /* The model clock as this thread has seen it. */
