@@ -79,7 +79,10 @@ struct reaching {
     uint8_t *pointer_words; /* a byte for each of the packed parameters: an address starts here */
     uint32_t quotients[64], quotient_count; /* symbols made last in this pass, a ring */
     uint32_t pass, revivals;
-    uint64_t walk_steps;    /* of all walks */
+    uint64_t walk_steps; /* of all walks */
+    void *walk_regs;     /* scratch of a walk */
+    uint8_t *walk_seen;
+    uint32_t *walk_stack;
     bool changed;           /* in this pass */
     bool calls_touch;       /* functions that are called have accesses of their own */
     bool symbolic;          /* no launch: nothing is proven, wrap-around is left out of account */
