@@ -168,6 +168,8 @@ static __device__ __forceinline__ void mark(u64 bits, u64 begin, u64 address, u3
     u64 offset = address - (begin & ~31ull);
     u32 mask = (size >= 32 ? ~0u : (1u << size) - 1) << (offset & 31);
     u32 *word = (u32 *)bits + (offset >> 5);
+    if ((*word & mask) == mask) /* may be old, as the cache has it; bits are never taken back */
+        return;
     if ((*(volatile u32 *)word & mask) != mask)
         atomicOr(word, mask);
 }
