@@ -479,21 +479,76 @@ static void clock_counts(void)
     OK(cu.cuModuleUnload(module));
 }
 
+static cuuint64_t counter(CUmemoryPool pool, CUmemPool_attribute which)
+{
+    cuuint64_t value = 12345;
+    OK(cu.cuMemPoolGetAttribute(pool, which, &value));
+    return value;
+}
+
 static void pools(void)
 {
-    CUmemoryPool pool;
-    CUdeviceptr memory;
-    cuuint64_t threshold = 77;
+    enum { SIZE = 1 << 20 };
+    CUmemoryPool pool, own, current;
+    CUdeviceptr memory, other;
+    cuuint64_t threshold = (cuuint64_t)1 << 30, zero = 0;
+    size_t before, kept, after, total;
     OK(cu.cuDeviceGetDefaultMemPool(&pool, 0));
     OK(cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
-    threshold = 0;
-    OK(cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
-    CHECK(threshold == 77);
-    OK(cu.cuMemAllocAsync(&memory, 4096, NULL));
-    OK(cu.cuMemsetD8Async(memory, 1, 4096, NULL));
+    CHECK(counter(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) == threshold);
+    OK(cu.cuMemGetInfo_v2(&before, &total));
+    OK(cu.cuMemAllocAsync(&memory, SIZE, NULL));
+    OK(cu.cuMemsetD8Async(memory, 1, SIZE, NULL));
+    CHECK(counter(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == SIZE);
     OK(cu.cuMemFreeAsync(memory, NULL));
     OK(cu.cuCtxSynchronize());
-    GIVES(CUDA_ERROR_INVALID_VALUE, cu.cuMemsetD8_v2(memory, 1, 1));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cu.cuMemsetD8_v2(memory, 1, 1)); /* dead, though kept */
+    CHECK(counter(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+    CHECK(counter(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == SIZE);
+    CHECK(counter(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == SIZE);
+    OK(cu.cuMemGetInfo_v2(&kept, &total));
+    CHECK(before - kept == SIZE);
+    OK(cu.cuMemAllocAsync(&memory, SIZE / 2, NULL)); /* out of what is kept */
+    CHECK(counter(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == SIZE);
+    OK(cu.cuMemPoolTrimTo(pool, 0));
+    CHECK(counter(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == SIZE / 2);
+    OK(cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &zero));
+    OK(cu.cuMemFree_v2(memory)); /* the plain call does as well */
+    OK(cu.cuStreamSynchronize(NULL));
+    CHECK(counter(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 0);
+    OK(cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero));
+    CHECK(counter(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 0);
+    GIVES(CUDA_ERROR_INVALID_VALUE,
+          cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &threshold));
+    GIVES(CUDA_ERROR_INVALID_VALUE,
+          cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &zero));
+    OK(cu.cuMemGetInfo_v2(&after, &total));
+    CHECK(before == after);
+
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    OK(cu.cuMemPoolCreate(&own, &props));
+    OK(cu.cuDeviceSetMemPool(0, own));
+    OK(cu.cuDeviceGetMemPool(&current, 0));
+    CHECK(current == own);
+    OK(cu.cuMemAllocAsync(&memory, 4096, NULL));
+    OK(cu.cuMemAllocFromPoolAsync(&other, 4096, pool, NULL));
+    CHECK(counter(own, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 4096);
+    OK(cu.cuMemPoolDestroy(own)); /* with a block alive: that stays */
+    OK(cu.cuDeviceGetMemPool(&current, 0));
+    CHECK(current == pool);
+    OK(cu.cuMemsetD8_v2(memory, 1, 4096));
+    OK(cu.cuMemFreeAsync(memory, NULL));
+    OK(cu.cuMemFreeAsync(other, NULL));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cu.cuMemPoolTrimTo(own, 0));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cu.cuMemPoolDestroy(pool));
+    OK(cu.cuCtxSynchronize());
+    OK(cu.cuMemGetInfo_v2(&after, &total));
+    CHECK(before == after);
+    CUevent event;
+    GIVES(CUDA_ERROR_INVALID_VALUE, cu.cuEventCreate(&event, CU_EVENT_INTERPROCESS));
+    GIVES(CUDA_ERROR_NOT_SUPPORTED,
+          cu.cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
 }
 
 /* The primary context dies and comes back; what it held does not. */

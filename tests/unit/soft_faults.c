@@ -91,6 +91,94 @@ static void hang(void)
     GIVES(CUDA_ERROR_NOT_READY, cu.cuStreamQuery(hung));
 }
 
+/* From the second allocation on, none succeeds, of whatever kind. */
+static void oom_onwards(void)
+{
+    CUdeviceptr memory;
+    void *pinned;
+    soft_begin();
+    OK(cu.cuMemAlloc_v2(&memory, 16));
+    GIVES(CUDA_ERROR_OUT_OF_MEMORY, cu.cuMemAlloc_v2(&memory, 16));
+    GIVES(CUDA_ERROR_OUT_OF_MEMORY, cu.cuMemHostAlloc(&pinned, 16, 0));
+    GIVES(CUDA_ERROR_OUT_OF_MEMORY, cu.cuMemAllocManaged(&memory, 16, CU_MEM_ATTACH_GLOBAL));
+    GIVES(CUDA_ERROR_OUT_OF_MEMORY, cu.cuMemAllocAsync(&memory, 16, NULL));
+    OK(cu.cuCtxSynchronize()); /* no fault of the context */
+}
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+/* Copies take 50 ms longer, by the device's clock and by ours; kernels and fills do not. */
+static void slow(void)
+{
+    CUevent start, end;
+    CUdeviceptr memory;
+    char host[64] = {0};
+    float ms = 0;
+    soft_begin();
+    OK(cu.cuEventCreate(&start, 0));
+    OK(cu.cuEventCreate(&end, 0));
+    OK(cu.cuMemAlloc_v2(&memory, sizeof host));
+    double began = now();
+    OK(cu.cuEventRecord(start, NULL));
+    OK(cu.cuMemcpyHtoDAsync_v2(memory, host, sizeof host, NULL));
+    OK(cu.cuEventRecord(end, NULL));
+    OK(cu.cuEventSynchronize(end));
+    CHECK(now() - began >= 0.05);
+    OK(cu.cuEventElapsedTime(&ms, start, end));
+    CHECK(ms >= 50 && ms < 51);
+    OK(cu.cuEventRecord(start, NULL));
+    OK(cu.cuMemsetD8Async(memory, 1, sizeof host, NULL));
+    OK(cu.cuEventRecord(end, NULL));
+    OK(cu.cuEventSynchronize(end));
+    OK(cu.cuEventElapsedTime(&ms, start, end));
+    CHECK(ms < 1);
+}
+
+/* With the second launch the device is gone, for every call and for good. */
+static void lost(void)
+{
+    struct vadd v;
+    CUcontext other;
+    CUdeviceptr memory;
+    int count;
+    soft_begin();
+    CUfunction function = load();
+    vadd_make(&v, 100);
+    OK(vadd_launch(function, &v, NULL));
+    OK(cu.cuCtxSynchronize());
+    (void)vadd_launch(function, &v, NULL);
+    GIVES(CUDA_ERROR_UNKNOWN, cu.cuCtxSynchronize());
+    GIVES(CUDA_ERROR_UNKNOWN, cu.cuMemAlloc_v2(&memory, 16));
+    GIVES(CUDA_ERROR_UNKNOWN, cu.cuDeviceGetCount(&count));
+    GIVES(CUDA_ERROR_UNKNOWN, cu.cuDevicePrimaryCtxReset(0));
+    GIVES(CUDA_ERROR_UNKNOWN, cu.cuCtxCreate_v2(&other, 0, 0));
+}
+
+/* A misspelt order is an error, not a test without its fault. */
+static void refused(void)
+{
+    soft_open();
+    GIVES(CUDA_ERROR_INVALID_VALUE, cu.cuInit(0));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cu.cuInit(0));
+}
+
+static void several(void)
+{
+    CUdeviceptr memory;
+    struct vadd v;
+    soft_begin();
+    CUfunction function = load();
+    vadd_make(&v, 100); /* allocations 1 to 3 */
+    GIVES(CUDA_ERROR_OUT_OF_MEMORY, cu.cuMemAlloc_v2(&memory, 16));
+    OK(vadd_launch(function, &v, NULL));
+    GIVES(CUDA_ERROR_LAUNCH_FAILED, cu.cuCtxSynchronize());
+}
+
 static void forked(void)
 {
     CUdeviceptr memory;
@@ -116,8 +204,22 @@ static const struct {
     void (*run)(void);
     const char *fault; /* SOFTGPU_FAULT */
 } cases[] = {
-    {"sticky", sticky, NULL},       {"freed", freed, NULL},   {"oom", oom, "oom:2"},
-    {"launch", launch, "launch:2"}, {"hang", hang, "hang:1"}, {"forked", forked, NULL},
+    {"sticky", sticky, NULL},
+    {"freed", freed, NULL},
+    {"oom", oom, "oom:2"},
+    {"launch", launch, "launch:2"},
+    {"hang", hang, "hang:1"},
+    {"forked", forked, NULL},
+    {"oom-onwards", oom_onwards, "oom:2+"},
+    {"slow", slow, "slow:50"},
+    {"lost", lost, "lost:2"},
+    {"several", several, "oom:4,launch:1"},
+    {"no-kind", refused, "fire:1"},
+    {"no-number", refused, "oom"},
+    {"zero", refused, "oom:0"},
+    {"word", refused, "launch:two"},
+    {"comma", refused, "oom:1,,hang:1"},
+    {"slow-onwards", refused, "slow:5+"},
 };
 
 int main(int argc, char **argv)
