@@ -156,9 +156,10 @@ static uint32_t region_add(enum capture_region_kind kind, uint64_t address, uint
 }
 
 /* NULL, or why the kernel cannot be captured. */
-static const char *pointer_add(const struct kernel_pointer *pointer, uint64_t value)
+static const char *pointer_add(const struct kernel_pointer *pointer, uint64_t value, CUdevice own)
 {
     unsigned type = 0, managed = 0;
+    CUdevice device = own;
     CUdeviceptr base = 0;
     size_t size = 0;
     if (real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, value) != CUDA_SUCCESS)
@@ -168,6 +169,10 @@ static const char *pointer_add(const struct kernel_pointer *pointer, uint64_t va
         managed = 0;
     if (type != CU_MEMORYTYPE_DEVICE || managed)
         return "it is given host-visible memory";
+    if (real.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, value) ==
+            CUDA_SUCCESS &&
+        device != own)
+        return "it is given another device's memory";
     if (real.cuMemGetAddressRange_v2(&base, &size, value) != CUDA_SUCCESS || value < base ||
         value - base >= size)
         return NULL;
@@ -223,14 +228,17 @@ static const char *gather(const struct kernel *kernel, const struct launch *laun
 {
     const struct kernel_model *model = &kernel->model;
     const char *why = NULL;
+    CUdevice own = 0;
     job.pointer_count = job.region_count = 0;
     if (!arguments_copy(kernel, launch))
         return "its arguments could not be read";
+    if (real.cuCtxGetDevice(&own) != CUDA_SUCCESS)
+        return "the device of its context is not known";
     for (uint32_t i = 0; i < model->pointer_count && !why; i++) {
         const struct kernel_pointer *p = &model->pointers[i];
         uint64_t at = (uint64_t)kernel->params[p->param].offset + p->offset, value;
         memcpy(&value, job.arguments + at, sizeof value);
-        why = pointer_add(p, value);
+        why = pointer_add(p, value, own);
     }
     for (uint32_t i = 0; i < model->global_count && !why; i++)
         why = global_add(kernel, &model->globals[i]);

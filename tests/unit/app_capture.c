@@ -15,7 +15,7 @@ static void memory(unsigned index, void *base, size_t size)
 {
     fixture.allocations[index] = (CUdeviceptr)base;
     fixture.sizes[index] = size;
-    fixture.types[index] = fixture.managed[index] = 0;
+    fixture.types[index] = fixture.managed[index] = fixture.devices[index] = 0;
     if (fixture.count <= index)
         fixture.count = index + 1;
 }
@@ -166,6 +166,9 @@ static void refusals(void)
     fixture.types[0] = CU_MEMORYTYPE_HOST;
     refused(kernel, "host-visible");
     fixture.types[0] = 0;
+    fixture.devices[1] = 1;
+    refused(kernel, "another device's memory");
+    fixture.devices[1] = 0;
     fixture.copy = CUDA_ERROR_INVALID_VALUE;
     refused(kernel, "refused to copy");
     fixture.copy = CUDA_SUCCESS;

@@ -27,7 +27,7 @@ static struct {
     CUstreamCaptureStatus capturing;
     CUdeviceptr allocations[8];
     size_t sizes[8];
-    unsigned types[8], managed[8];
+    unsigned types[8], managed[8], devices[8];
     unsigned count;
     CUresult copy;
     CUfunction launched;
@@ -141,9 +141,10 @@ static CUresult fx_pointer(void *out, CUpointer_attribute which, CUdeviceptr p)
     int i = fx_allocation(p);
     if (i < 0)
         return CUDA_ERROR_INVALID_VALUE;
-    *(unsigned *)out = which == CU_POINTER_ATTRIBUTE_IS_MANAGED ? fixture.managed[i]
-                       : fixture.types[i]                       ? fixture.types[i]
-                                                                : CU_MEMORYTYPE_DEVICE;
+    *(unsigned *)out = which == CU_POINTER_ATTRIBUTE_IS_MANAGED       ? fixture.managed[i]
+                       : which == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL ? fixture.devices[i]
+                       : fixture.types[i]                             ? fixture.types[i]
+                                                                      : CU_MEMORYTYPE_DEVICE;
     return CUDA_SUCCESS;
 }
 
