@@ -1,5 +1,6 @@
 /* Captured launches with the original and with what the maker `rules` makes of it: memory compared
- * byte for byte, times side by side. Usage: passes_check [--set PARAM=VALUE]... CAPTURE...
+ * byte for byte, times side by side.
+ * Usage: passes_check [--set PARAM=VALUE]... [--grid X,Y,Z] CAPTURE...
  *
  * A kernel whose float atomics come in no order gives other bits each time; then both sides get
  * their atomics replaced by sums of the operands' bits as integers, which no order changes: equal
@@ -21,6 +22,7 @@ struct wanted {
     uint32_t params[SETS];
     uint64_t values[SETS];
     unsigned count;
+    struct kg_dim grid; /* x 0: as captured */
 };
 
 /* ---- atomics without an order ---- */
@@ -145,6 +147,8 @@ static int check(const char *path, const struct wanted *wanted, bool ordered)
     double ns = 0;
     if (replayed_open(&r, path) != KG_OK)
         return say(&r, BAD, r.reason);
+    if (wanted->grid.x)
+        r.job.capture.launch.grid = wanted->grid;
     for (unsigned i = 0; i < wanted->count; i++)
         if (!replayed_set(&r, wanted->params[i], wanted->values[i]))
             return say(&r, BAD, "--set: no such parameter");
@@ -206,6 +210,10 @@ int main(int argc, char **argv)
         one |= !strncmp(argv[first], "--one", 5);
         ordered &= strcmp(argv[first], "--one-unordered") != 0;
         if (!strcmp(argv[first], "--set") && (++first == argc || !take_set(argv[first], &wanted)))
+            return 2;
+        if (!strcmp(argv[first], "--grid") &&
+            (++first == argc ||
+             sscanf(argv[first], "%u,%u,%u", &wanted.grid.x, &wanted.grid.y, &wanted.grid.z) != 3))
             return 2;
     }
     if (one && first + 1 == argc)
