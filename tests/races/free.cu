@@ -1,6 +1,7 @@
 /* Kernels without a race, each in one of the patterns that people use. All have the same parameters,
  * so that one program launches them: a is input (a permutation of small numbers, see main.c), b and c
  * are zero at first. Launches: races.def. */
+#include <cooperative_groups.h>
 #include <cuda_pipeline.h>
 
 #define KERNEL extern "C" __global__ void
@@ -459,4 +460,79 @@ KERNEL free_reuse(int *a, int *b, int *c, int n)
         c[SELF] += s[(t + 1) % 128];
         __syncthreads();
     }
+}
+
+/* Each block waits for the one before it: value, fence, flag. */
+KERNEL free_look_back(int *a, int *b, int *c, int n)
+{
+    volatile int *flags = b;
+    int *sums = b + 64;
+    __shared__ int before;
+    unsigned t = threadIdx.x;
+    int v = a[SELF];
+    for (unsigned d = 1; d < 32; d *= 2) {
+        int other = __shfl_up_sync(~0u, v, d);
+        if (t >= d)
+            v += other;
+    }
+    if (t == 31) {
+        int sum = 0;
+        if (blockIdx.x) {
+            while (!flags[blockIdx.x - 1])
+                __nanosleep(20);
+            __threadfence();
+            sum = sums[blockIdx.x - 1];
+        }
+        sums[blockIdx.x] = sum + v;
+        __threadfence();
+        flags[blockIdx.x] = 1;
+        before = sum;
+    }
+    __syncthreads();
+    c[SELF] = v + before;
+}
+
+/* The same with value and flag in one word. */
+KERNEL free_look_back_packed(int *a, int *b, int *c, int n)
+{
+    volatile unsigned long long *states = (volatile unsigned long long *)b;
+    unsigned t = threadIdx.x;
+    int v = __reduce_add_sync(~0u, a[SELF]), sum = 0;
+    if (!t) {
+        unsigned long long state = 1ull << 32;
+        while (blockIdx.x && !((state = states[blockIdx.x - 1]) >> 32))
+            __nanosleep(20);
+        sum = (int)state;
+        states[blockIdx.x] = 1ull << 32 | (unsigned)(sum + v);
+    }
+    sum = __shfl_sync(~0u, sum, 0);
+    c[SELF] = sum + (int)t;
+}
+
+/* One atomic for all lanes that are there. */
+KERNEL free_aggregated(int *a, int *b, int *c, int n)
+{
+    namespace cg = cooperative_groups;
+    if (a[SELF] % 3 == 0) {
+        cg::coalesced_group group = cg::coalesced_threads();
+        if (!group.thread_rank())
+            atomicAdd(&b[0], (int)group.size());
+        c[SELF] = group.any(a[SELF] >= 0);
+    }
+}
+
+KERNEL free_tiles(int *a, int *b, int *c, int n)
+{
+    namespace cg = cooperative_groups;
+    __shared__ int s[128];
+    cg::thread_block_tile<8> tile = cg::tiled_partition<8>(cg::this_thread_block());
+    unsigned t = threadIdx.x, first = t & ~7u, lane = t & 7;
+    int sum = 0;
+    for (unsigned k = 0; k < 12; k++) {
+        s[t] = a[SELF] * (int)(k + 1);
+        tile.sync();
+        sum += s[first + ((lane + k) & 7)] + tile.shfl_xor(sum, 1);
+        tile.sync();
+    }
+    c[SELF] = sum;
 }

@@ -324,6 +324,23 @@ KERNEL race_plain_reset(int *a, int *b, int *c, int n) /* a plain store beside a
     atomicAdd(&b[0], a[SELF]);
 }
 
+KERNEL race_look_back_no_fence(int *a, int *b, int *c, int n)
+{
+    volatile int *flags = b;
+    int *sums = b + 64, sum = 0;
+    if (threadIdx.x)
+        return;
+    if (blockIdx.x) {
+        while (!flags[blockIdx.x - 1])
+            __nanosleep(20);
+        __threadfence();
+        sum = sums[blockIdx.x - 1];
+    }
+    sums[blockIdx.x] = sum + a[SELF]; /* no fence that would publish it */
+    flags[blockIdx.x] = 1;
+    c[blockIdx.x] = sum;
+}
+
 /* rare ones */
 
 KERNEL race_rare_global(int *a, int *b, int *c, int n) /* 1 thread in 1,000 */
