@@ -1,13 +1,20 @@
-/* The linker calls, as far as one PTX text goes: what was added comes out as the "cubin", and the
- * load calls take it. Several inputs would have to be linked, which is not there. */
+/* The linker calls. What was added is PTX, whatever it came in; what comes out is one PTX text in
+ * the place of a "cubin", and the load calls take it. Which errors the driver gives for symbols
+ * that are undefined or defined twice its manual does not say: here CUDA_ERROR_INVALID_IMAGE, with
+ * a line in the error log. */
 #include "soft.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptx_link.h"
+
 struct link {
-    char *text; /* NUL-terminated */
-    size_t size;
+    struct ptx_linker *linker;
+    char *text; /* of the last cuLinkComplete */
+    char *log;  /* of the caller, for errors */
+    size_t log_size;
 };
 
 static CUresult enter(CUlinkState handle, struct link **out)
@@ -19,6 +26,27 @@ static CUresult enter(CUlinkState handle, struct link **out)
     return handle_kind_of(handle) == HANDLE_LINK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+/* Other options speak of machine code. */
+static void read_options(struct link *link, unsigned count, const CUjit_option *options,
+                         void **values)
+{
+    for (unsigned i = 0; i < count; i++) {
+        if (options[i] == CU_JIT_ERROR_LOG_BUFFER)
+            link->log = values[i];
+        if (options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
+            link->log_size = (uintptr_t)values[i];
+    }
+    if (link->log && link->log_size)
+        link->log[0] = 0;
+}
+
+static void tell(const struct link *link, const char *line)
+{
+    soft_say("link: %s", line);
+    if (link->log && link->log_size)
+        snprintf(link->log, link->log_size, "%s", line);
+}
+
 CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues,
                          CUlinkState *stateOut)
 {
@@ -26,29 +54,30 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **
     CUresult result = context_enter(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!stateOut)
+    if (!stateOut || (numOptions && (!options || !optionValues)))
         return CUDA_ERROR_INVALID_VALUE;
     struct link *link = calloc(1, sizeof *link);
-    if (!link || !handle_add(link, HANDLE_LINK)) {
+    if (link)
+        link->linker = ptx_linker_create();
+    if (!link || !link->linker || !handle_add(link, HANDLE_LINK)) {
+        if (link)
+            ptx_linker_free(link->linker);
         free(link);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    read_options(link, numOptions, options, optionValues);
     *stateOut = (CUlinkState)link;
     return CUDA_SUCCESS;
 }
 
 static CUresult add(struct link *link, const void *data, size_t size)
 {
-    if (link->text)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    size_t length = strnlen(data, size);
-    link->text = malloc(length + 1);
-    if (!link->text)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    memcpy(link->text, data, length);
-    link->text[length] = 0;
-    link->size = length + 1;
-    return CUDA_SUCCESS;
+    char error[256] = "";
+    kg_status status = ptx_linker_add(link->linker, data, size, error, sizeof error);
+    if (status == KG_OK || status == KG_NO_MEMORY)
+        return soft_status(status);
+    tell(link, error);
+    return CUDA_ERROR_INVALID_PTX;
 }
 
 CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size,
@@ -64,7 +93,7 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, si
     if (type == CU_JIT_INPUT_PTX)
         return add(link, data, size);
     struct code *code;
-    result = code_create(data, size, device_at(0)->arch, &code);
+    result = code_create(data, size, context_here()->device->arch, &code);
     if (result != CUDA_SUCCESS)
         return result;
     result = add(link, code->image.ptx.data, code->image.ptx.size);
@@ -79,7 +108,7 @@ CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *pa
     struct code *code;
     CUresult result = enter(state, &link);
     if (result == CUDA_SUCCESS)
-        result = code_from_file(path, device_at(0)->arch, &code);
+        result = code_from_file(path, context_here()->device->arch, &code);
     if (result != CUDA_SUCCESS)
         return result;
     result = add(link, code->image.ptx.data, code->image.ptx.size);
@@ -90,14 +119,22 @@ CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *pa
 CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
 {
     struct link *link;
+    char error[256] = "", *text;
     CUresult result = enter(state, &link);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!cubinOut || !link->text)
+    if (!cubinOut || !ptx_linker_count(link->linker))
         return CUDA_ERROR_INVALID_VALUE;
-    *cubinOut = link->text;
+    kg_status status = ptx_linker_link(link->linker, &text, error, sizeof error);
+    if (status != KG_OK) {
+        tell(link, error);
+        return status == KG_NO_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;
+    }
+    free(link->text);
+    link->text = text;
+    *cubinOut = text;
     if (sizeOut)
-        *sizeOut = link->size;
+        *sizeOut = strlen(text) + 1;
     return CUDA_SUCCESS;
 }
 
@@ -108,6 +145,7 @@ CUresult cuLinkDestroy(CUlinkState state)
     if (result != CUDA_SUCCESS)
         return result;
     handle_remove(link);
+    ptx_linker_free(link->linker);
     free(link->text);
     free(link);
     return CUDA_SUCCESS;
