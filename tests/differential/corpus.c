@@ -170,14 +170,16 @@ static bool add_one(struct corpus *corpus, enum bound bound, const char *text)
 /* Multiplies out the first "(a|b)" and goes on with what results. */
 bool corpus_add(struct corpus *corpus, enum bound bound, const char *text)
 {
-    const char *open = strchr(text, '('), *close = open ? strchr(open, ')') : NULL;
+    const char *open = text, *close = NULL;
     char one[TEXT];
+    while ((open = strchr(open, '('))) {
+        close = strchr(open, ')');
+        if (close && memchr(open, '|', (size_t)(close - open)))
+            break;
+        open++; /* as it is, of a call */
+    }
     if (!open)
         return add_one(corpus, bound, text);
-    if (!close) {
-        fprintf(stderr, "corpus: \"%s\" has no \")\"\n", text);
-        return false;
-    }
     for (const char *at = open + 1;;) {
         size_t length = strcspn(at, "|)");
         int size = snprintf(one, sizeof one, "%.*s%.*s%s", (int)(open - text), text, (int)length,

@@ -109,10 +109,25 @@ static void entry(struct text *text, const struct row *row, unsigned number)
     put(text, "ret;\n}\n");
 }
 
+/* What rows may call. */
+static const char functions[] =
+    ".func (.reg .b32 %r) twice(.reg .b32 %a)\n{\nadd.u32 %r, %a, %a;\nret;\n}\n"
+    ".func (.reg .b32 %r) minus(.reg .b32 %a)\n{\nneg.s32 %r, %a;\nret;\n}\n"
+    ".global .align 8 .u64 functions[2] = {twice, minus};\n"
+    ".func (.param .b64 back) sums(.param .align 8 .b8 in[16])\n{\n.reg .b64 %a, %b;\n"
+    "ld.param.u32 %a, [in];\nld.param.b64 %b, [in+8];\nadd.u64 %a, %a, %b;\n"
+    "st.param.b64 [back], %a;\nret;\n}\n"
+    ".func (.param .b64 back) factorial(.param .b32 n)\n{\n.reg .b64 %f, %w;\n.reg .b32 %n;\n"
+    ".reg .pred %p;\nld.param.b32 %n, [n];\nmov.b64 %f, 1;\nsetp.lt.u32 %p, %n, 2;\n"
+    "@%p bra done;\n{\n.param .b32 m;\n.param .b64 r;\nsub.u32 %n, %n, 1;\n"
+    "st.param.b32 [m], %n;\ncall (r), factorial, (m);\nld.param.b64 %w, [r];\n}\n"
+    "add.u32 %n, %n, 1;\ncvt.u64.u32 %f, %n;\nmul.lo.u64 %f, %f, %w;\n"
+    "done:\nst.param.b64 [back], %f;\nret;\n}\n";
+
 char *module_text(const struct row *const *rows, unsigned count, unsigned *lines)
 {
     struct text text = {.line = 1};
-    put(&text, ".version 9.0\n.target sm_90\n.address_size 64\n");
+    put(&text, ".version 9.0\n.target sm_90\n.address_size 64\n%s", functions);
     for (unsigned i = 0; i < count; i++) {
         lines[i] = text.line;
         entry(&text, rows[i], i);
