@@ -291,8 +291,8 @@ static void write_head(struct rewriting *work, const struct ptx_func *func, uint
 
 static bool is_needed(const struct rewriting *work, const struct ptx_item *item)
 {
-    if (item->kind == PTX_ITEM_LINE)
-        return strncmp(item->line, ".section", 8) != 0;
+    if (item->kind == PTX_ITEM_LINE) /* no call goes by an alias, which would have no body */
+        return strncmp(item->line, ".section", 8) != 0 && strncmp(item->line, ".alias", 6) != 0;
     if (item->kind != PTX_ITEM_VAR)
         return number_find(&work->needs.func_numbers, item->func, 0) != NO_NUMBER;
     for (uint32_t i = 0; i < work->needs.var_count; i++)

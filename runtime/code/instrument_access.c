@@ -155,6 +155,14 @@ static bool param_access(struct rewriting *work, const struct ptx_instr *instr,
     return true;
 }
 
+/* Of shared memory alone, in a way that only recording, which leaves it out, can pass over. */
+static bool is_unrecorded(const struct rewriting *work, const struct ptx_form *form)
+{
+    bool remote = form->op == PTX_OP_st_async || form->op == PTX_OP_red_async;
+    return !wants(work, INSTRUMENT_CHECK | INSTRUMENT_RACES) &&
+           (form->op == PTX_OP_wgmma_mma_async || (remote && form->space == PTX_SPACE_shared));
+}
+
 static bool accesses_of(struct rewriting *work, const struct ptx_instr *instr, struct accesses *out)
 {
     const struct ptx_form *form = instr->form;
@@ -166,6 +174,8 @@ static bool accesses_of(struct rewriting *work, const struct ptx_instr *instr, s
         return matrix(work, instr, out);
     while (row < end && row->op != form->op)
         row++;
+    if (row == end && is_unrecorded(work, form))
+        return false;
     if (row == end) {
         if (ptx_effects(instr) & (PTX_READS | PTX_WRITES | PTX_TEXTURE | PTX_WORST))
             refuse(work, instr, "%s", form->text);
@@ -175,7 +185,9 @@ static bool accesses_of(struct rewriting *work, const struct ptx_instr *instr, s
     while (at < instr->operand_count && ptx_role(instr, at) != 'a')
         at++;
     if (instr->opaque || at == instr->operand_count || !is_address(&instr->operands[at]) || !size ||
-        size > 32 || ptx_has(form, PTX_MOD_shared_cluster) || ptx_has(form, PTX_MOD_cluster) ||
+        size > 32 ||
+        (ptx_has(form, PTX_MOD_shared_cluster) &&
+         wants(work, INSTRUMENT_CHECK | INSTRUMENT_RACES)) ||
         (row->barrier && wants(work, INSTRUMENT_RACES)) ||
         (row->collective && !ptx_has(form, PTX_MOD_m8n8))) {
         refuse(work, instr, "%s", form->text);
