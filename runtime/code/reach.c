@@ -159,6 +159,19 @@ static void make_axes(struct reaching *r)
     }
 }
 
+/* An answer all the same. */
+static void know_nothing(struct reach *out, const char *why, uint32_t line)
+{
+    out->access_count = out->loop_count = 0;
+    out->stray_writes = true;
+    out->complete = false;
+    reach_not_known(&out->stray, why, line);
+    for (uint32_t i = 0; i < out->target_count; i++) {
+        out->targets[i].read = out->targets[i].written = out->stray;
+        out->targets[i].proof = PROOF_UNKNOWN;
+    }
+}
+
 static kg_status analyse(struct reaching *r, const struct needs *needs, struct reach *out)
 {
     struct origins origins;
@@ -184,15 +197,11 @@ static kg_status analyse(struct reaching *r, const struct needs *needs, struct r
         status = reach_flow(r);
     if (status == KG_OK)
         status = collect(c);
+    if (status == KG_OK && out->contradicted)
+        know_nothing(out, "the analysis contradicts what a thread does", 0);
     if (status != KG_LIMIT)
         return status;
-    /* Too twisted: an answer all the same, that nothing is known. */
-    out->access_count = out->loop_count = 0;
-    out->stray_writes = true;
-    out->complete = false;
-    reach_not_known(&out->stray, "code too twisted to follow", graph->wild_line);
-    for (uint32_t i = 0; i < out->target_count; i++)
-        out->targets[i].read = out->targets[i].written = out->stray;
+    know_nothing(out, "code too twisted to follow", graph->wild_line);
     return KG_OK;
 }
 

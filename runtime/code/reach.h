@@ -39,7 +39,8 @@ struct reach_launch {
     uint32_t scalar_count, extent_count;
     const struct reach_scalar *scalars;
     const struct reach_extent *extents;
-    bool exact; /* walk threads to find out what is exact, and what is violated */
+    bool exact;    /* walk threads to find out what is exact, and what is violated */
+    bool thorough; /* … and all threads of a small launch, whatever is found: for tests */
 };
 
 enum reach_state { REACH_UNTOUCHED, REACH_KNOWN, REACH_UNKNOWN };
@@ -100,6 +101,8 @@ struct reach {
     bool stray_writes;
     uint64_t arithmetic; /* operations of a thread at most, an fma counts two; 0: not known */
     uint64_t traffic;    /* bytes of global memory a thread moves at most; 0: not known */
+    bool contradicted;   /* a thread that was walked touched what is out of reach: a mistake of the
+                            analysis. Then nothing is known */
     bool complete;       /* all pointers' reach is known, and there is no stray */
 };
 

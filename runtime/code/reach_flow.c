@@ -67,7 +67,7 @@ static bool join_inputs(struct reaching *r, uint32_t number, uint32_t loop, stru
     }
     if (!count)
         return false;
-    *out = count == 1 ? forms[0] : reach_join(r, value, value->block, count, forms, facts);
+    *out = reach_join(r, value, value->block, count, forms, facts);
     return true;
 }
 

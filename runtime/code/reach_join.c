@@ -169,6 +169,8 @@ struct form reach_join(struct reaching *r, const void *thing, uint32_t block, ui
         if (all)
             return one;
     }
+    if (count == 1) /* nobody comes from elsewhere: what is known there is known here */
+        return forms[0];
     struct form same = forms[0], rest;
     struct range soft = {WIDE_INFINITE, -WIDE_INFINITE}, strict = soft;
     const struct symbol *open = NULL;

@@ -188,36 +188,56 @@ void reach_prove(struct collecting *c, struct reach_access *access)
             : PROOF_UNKNOWN;
 }
 
+static bool leads_to(const struct collecting *c, const struct found *found,
+                     const struct walk_touch *touch)
+{
+    if (found->access.instr != touch->instr || found->operand != touch->operand ||
+        found->access.target == REACH_NONE)
+        return false;
+    const struct reach_target *target = &c->out->targets[found->access.target];
+    return touch->var ? target->at == REACH_NONE && target->name == touch->var->name
+                      : target->at == touch->target_word;
+}
+
+static void note_touch(struct collecting *c, struct reach_access *access, int64_t from, int64_t to)
+{
+    int64_t low, high;
+    for (unsigned w = 0; w < 2; w++) {
+        if (w ? !access->writes : !access->reads)
+            continue;
+        bool any = c->touched[access->target].any[w];
+        int64_t *first = &c->touched[access->target].low[w];
+        int64_t *last = &c->touched[access->target].high[w];
+        *first = !any || from < *first ? from : *first;
+        *last = !any || to > *last ? to : *last;
+        c->touched[access->target].any[w] = true;
+    }
+    if (access->proof == PROOF_UNKNOWN &&
+        reach_extent_of(c, &c->out->targets[access->target], &low, &high) &&
+        (from < low || to > high)) {
+        access->proof = PROOF_VIOLATED;
+        memcpy(access->witness, c->walking, sizeof access->witness);
+    }
+}
+
+/* A touch counts, and puts the analysis to the test: some access that it may be must reach it. */
 static void touched(void *self, const struct walk_touch *touch)
 {
     struct collecting *c = self;
+    bool explained = touch->var && !reach_in_arrays(touch->var);
+    bool strays = c->out->stray.state != REACH_UNTOUCHED;
     for (uint32_t i = 0; i < c->count; i++) {
         struct reach_access *access = &c->found[i].access;
-        int64_t low, high, end;
-        if (access->instr != touch->instr || c->found[i].operand != touch->operand ||
-            access->target == REACH_NONE || !access->bytes)
+        int64_t end;
+        if (!leads_to(c, &c->found[i], touch) ||
+            __builtin_add_overflow(touch->offset, (int64_t)access->bytes, &end))
             continue;
-        const struct reach_target *target = &c->out->targets[access->target];
-        bool same = touch->var ? target->at == REACH_NONE && target->name == touch->var->name
-                               : target->at == touch->target_word;
-        if (!same || __builtin_add_overflow(touch->offset, (int64_t)access->bytes, &end))
-            continue;
-        for (unsigned w = 0; w < 2; w++) {
-            if (w ? !access->writes : !access->reads)
-                continue;
-            bool any = c->touched[access->target].any[w];
-            int64_t *first = &c->touched[access->target].low[w];
-            int64_t *last = &c->touched[access->target].high[w];
-            *first = !any || touch->offset < *first ? touch->offset : *first;
-            *last = !any || end > *last ? end : *last;
-            c->touched[access->target].any[w] = true;
-        }
-        if (access->proof == PROOF_UNKNOWN && reach_extent_of(c, target, &low, &high) &&
-            (touch->offset < low || end > high)) {
-            access->proof = PROOF_VIOLATED;
-            memcpy(access->witness, c->walking, sizeof access->witness);
-        }
+        explained |= access->reach.state == REACH_UNKNOWN ||
+                     (access->reach.low <= touch->offset && end <= access->reach.high);
+        if (access->bytes)
+            note_touch(c, access, touch->offset, end);
     }
+    c->out->contradicted |= !explained && !strays;
 }
 
 static void walk_thread(struct collecting *c, const uint32_t thread[6])
@@ -268,7 +288,7 @@ static void walk_all(struct collecting *c)
                                     (uint32_t)(b / l->grid.x / l->grid.y)};
         c->walking = thread;
         (void)reach_walk(c->r, thread, thread + 3, touched, c);
-        if (i % 64 == 63 && mark_exact(c))
+        if (i % 64 == 63 && mark_exact(c) && !c->r->launch->thorough)
             return;
     }
     (void)mark_exact(c);
@@ -305,6 +325,6 @@ void reach_walk_ends(struct collecting *c)
             reach_witness(c->r, &minus, facts, thread, thread + 3))
             walk_thread(c, thread);
     }
-    if (!mark_exact(c))
+    if (!mark_exact(c) || c->r->launch->thorough)
         walk_all(c);
 }

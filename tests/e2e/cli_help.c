@@ -116,7 +116,9 @@ static void wrong_use(void)
         {"list --json=yes", "takes no argument"},
         {"list a", "too much is given, from 'a' on"},
         {"show", "something is missing"},
-        {"show a b", "too much is given, from 'b' on"},
+        {"show a b", "a second name belongs to --analysis"},
+        {"show --analysis a b", "a second name belongs to --analysis"},
+        {"show a b c", "too much is given, from 'c' on"},
         {"run", "something is missing"},
         {"run --mode fast true", "'fast' is none of"},
         {"run --json true", "there is no option '--json'"},
@@ -140,6 +142,9 @@ static void nothing(void)
     CHECK(cli_run(dir, "$K list") == 3 && cli_says("nothing was tuned"));
     CHECK(cli_run(dir, "$K show softmax") == 3 && cli_errs("'softmax'"));
     CHECK(cli_run(dir, "$K show ./no.kgcap") == 1 && cli_errs("no.kgcap"));
+    CHECK(cli_run(dir, "$K show --analysis softmax") == 3 && cli_errs("'softmax'"));
+    CHECK(cli_run(dir, "$K show --analysis ./no.kgcap") == 1 && cli_errs("no.kgcap"));
+    CHECK(cli_run(dir, "$K show --analysis ./no.ptx") == 1 && cli_errs("no.ptx"));
     CHECK(cli_run(dir, "$K replay ./no.kgcap") == 1 && cli_errs("no.kgcap"));
     static const char *const listings[] = {"status --json", "list -j", "doctor --json",
                                            "doctor --options --json"};

@@ -59,6 +59,14 @@ static void tuned(const char *capture)
     CHECK(says("verified       on softgpu sm_90, driver for CUDA ") &&
           says("passed         replay vacuity") && says("65516 bytes that the original writes") &&
           says("timed          cold caches: "));
+    /* The record keeps the PTX and the launch; the capture has them itself. */
+    CHECK(e2e_run((const char *[]){cli, "show", "--analysis", "poly", NULL}, NULL, 60) == 0);
+    CHECK(says("replaceable    yes") && says("parameter 0: reads [0, 65516) exactly; in bounds") &&
+          says("parameter 1: writes [0, 65516) exactly; in bounds") && says("pinned, ") &&
+          says("stride 4, 4 sectors a warp") && says("always 7 times"));
+    CHECK(e2e_run((const char *[]){cli, "show", "--analysis", "--json", capture, NULL}, NULL, 60) ==
+          0);
+    CHECK(says("\"complete\": true"));
     sleep(1); /* jobs bear their second */
     CHECK(e2e_run((const char *[]){cli, "worker", "--once", NULL}, NULL, 60) == 0);
     CHECK(says("No capture was worked off"));

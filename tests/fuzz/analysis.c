@@ -1,9 +1,11 @@
 /* The analyses of the PTX library on any text that begins like PTX: graphs keep their invariants
  * (a definition dominates what reads it, merges have an input for each way in), roles and reasons
- * come out or a limit is named, and nothing hangs. */
+ * come out or a limit is named, and nothing hangs. Threads that are walked touch only what reach
+ * says. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "code/reach.h"
 #include "code/roles.h"
 
 static void expect(bool good)
@@ -111,6 +113,37 @@ static void check_roles(const struct ptx_module *module, const struct ptx_func *
     arena_free(&arena);
 }
 
+static void check_reach(const struct ptx_module *module, const struct ptx_func *entry,
+                        const uint8_t *data, size_t size)
+{
+    unsigned char params[4096];
+    struct kg_launch launch = {{3, 1, 2}, {16, 2, 1}, 0};
+    struct reach_launch how = {.launch = &launch,
+                               .params = params,
+                               .param_bytes = sizeof params,
+                               .exact = true,
+                               .thorough = true};
+    struct reach reach;
+    if (entry->param_bytes > sizeof params)
+        return;
+    for (size_t i = 0; i < sizeof params; i++) /* small numbers, mostly */
+        params[i] = i % 4 ? 0 : size ? data[i / 4 % size] : 0;
+    kg_status status = reach_of(module, entry, &how, &reach);
+    expect(status == KG_OK || status == KG_LIMIT);
+    expect(!reach.contradicted);
+    for (uint32_t i = 0; i < reach.target_count; i++) {
+        const struct reach_target *target = &reach.targets[i];
+        expect(target->read.state != REACH_KNOWN || target->read.low < target->read.high);
+        expect(target->written.state != REACH_UNKNOWN || target->written.why);
+    }
+    reach_free(&reach);
+    how.launch = NULL;
+    how.params = NULL;
+    status = reach_of(module, entry, &how, &reach);
+    expect(status == KG_OK || status == KG_LIMIT);
+    reach_free(&reach);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -126,8 +159,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             if (!module.funcs[i]->defined)
                 continue;
             check_func(module.funcs[i]);
-            if (module.funcs[i]->entry)
+            if (module.funcs[i]->entry) {
                 check_roles(&module, module.funcs[i]);
+                check_reach(&module, module.funcs[i], data, size);
+            }
         }
         ptx_module_free(&module);
     }
