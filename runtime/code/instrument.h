@@ -13,9 +13,8 @@
  * was published before it. So a report is a conflict that really was unordered in this run, with
  * two exceptions that the tests have none of: partial barriers of a warp that nest, and locks built
  * on something else than atomics. No report is no proof: a race can hide behind a third access,
- * behind an order that came about by chance, a fence before instead of after the write, a fence of
- * one thread for all at a barrier, copies (cp.async) that are read before they were waited for, or
- * more barriers than a tag can count. */
+ * behind an order that came about by chance, a fence of one thread for all at a barrier, copies
+ * (cp.async) that are read before they were waited for, or more barriers than a tag can count. */
 #ifndef KG_INSTRUMENT_H
 #define KG_INSTRUMENT_H
 

@@ -70,10 +70,11 @@ __constant__ struct {
 
 struct thread {
     u32 budget, epoch, warp_epoch, acquired;
-    u32 fence, fence_warp, block_fence, block_fence_warp;
+    u32 fence, fence_warp, block_fence, block_fence_warp; /* *_warp: and fences, in the low bits */
     u64 local_low, local_high;
     u32 shared_low, shared_high;
-    u32 mask, pad; /* of the last bar.warp.sync of a part of the warp */
+    u32 mask;   /* of the last bar.warp.sync of a part of the warp */
+    u32 fences; /* since the last barrier */
 };
 
 #define FUNC extern "C" __device__ __noinline__
@@ -318,11 +319,17 @@ FUNC void kgi_begin(u64 thread)
 /* ---- races ---------------------------------------------------------------------------------- */
 
 /* Who accessed, when: block 20 bits, thread 10, epoch 12 (barriers passed, from 1), and since then
- * bar.warp.syncs of the whole warp 6 and, since those, of a part 4; and 12 bits of its own: of a
- * writer ATOM and a hash of the value, of a reader MANY_*. Counts stop at their largest value:
- * accesses there are taken for ordered. */
-enum { TAG_ATOM = 0x800, TAG_HASH = 0x7ff, MANY_LANES = 1, MANY_WARPS = 2 };
-enum { LAST_EPOCH = 0xfff, LAST_FULL = 63 << 4, LAST_PART = 15, LAST_TIME = 0xffffff };
+ * bar.warp.syncs of the whole warp 6 and, since those, of a part 4; then, of a writer, ATOM and two
+ * bits on a hash of the value, of a reader MANY_*; the two bits count the thread's fences since the
+ * barrier. Counts stop at their largest value: accesses there are taken for ordered. */
+enum { TAG_ATOM = 0x800, TAG_HASH = 0x1ff, MANY_LANES = 1, MANY_WARPS = 2 };
+enum {
+    LAST_EPOCH = 0xfff,
+    LAST_FULL = 63 << 4,
+    LAST_PART = 15,
+    LAST_TIME = 0xffffff,
+    LAST_FENCES = 3
+};
 
 static __device__ __forceinline__ u32 tag_block(u64 tag)
 {
@@ -344,10 +351,15 @@ static __device__ __forceinline__ u32 tag_warp_epoch(u64 tag)
     return (u32)tag >> 12 & 1023;
 }
 
+static __device__ __forceinline__ u32 tag_fences(u64 tag)
+{
+    return (u32)tag >> 9 & LAST_FENCES;
+}
+
 static __device__ __forceinline__ u64 tag_of(const struct thread *t)
 {
     return (u64)block_number() << 44 | (u64)thread_number() << 34 | (u64)t->epoch << 22 |
-           t->warp_epoch << 12;
+           t->warp_epoch << 12 | t->fences << 9;
 }
 
 /* Of two lanes of one warp: whether a bar.warp.sync in which both took part lies between. Whom a
@@ -364,7 +376,7 @@ static __device__ __forceinline__ bool warp_ordered(u64 tag, u64 me, u32 mask)
 /* A publication: time 24 bits, epoch of the fence 12, thread 10, warp epoch of the fence 10, valid,
  * and whether a barrier lies between fence and atomic, and whether the fence is of the block only.
  */
-enum { PUB_AFTER = 1, PUB_BLOCK = 2, PUB_VALID = 4 };
+enum { PUB_AFTER = 1, PUB_BLOCK = 2, PUB_VALID = 4, PUB_FENCES = 3 /* bits 3 and 4 */ };
 
 /* Whether publication p covers what tag did. */
 static __device__ __forceinline__ bool covers(u64 p, u64 tag)
@@ -372,7 +384,9 @@ static __device__ __forceinline__ bool covers(u64 p, u64 tag)
     u32 epoch = (u32)(p >> 28) & LAST_EPOCH, thread = (u32)(p >> 18) & 1023;
     if (epoch != tag_epoch(tag))
         return epoch > tag_epoch(tag);
-    return (p & PUB_AFTER) || thread == tag_thread(tag) ||
+    if (thread == tag_thread(tag) && !(p & PUB_AFTER)) /* not what it did behind the fence */
+        return tag_fences(tag) <= ((u32)p >> PUB_FENCES & LAST_FENCES);
+    return (p & PUB_AFTER) ||
            (thread >> 5 == tag_thread(tag) >> 5 && tag_warp_epoch(tag) < ((u32)p >> 8 & 1023));
 }
 
@@ -439,7 +453,7 @@ static __device__ __forceinline__ u64 merge(u64 old, u64 me, const struct thread
     if (tag_thread(old) >> 5 != tag_thread(me) >> 5)
         return ordered(old, me, t, shared) ? me : old | MANY_WARPS;
     bool same = tag_warp_epoch(old) == tag_warp_epoch(me);
-    if (same && (old & MANY_LANES || tag_thread(old) == tag_thread(me)))
+    if (same && old & MANY_LANES)
         return 0;
     if (tag_thread(old) == tag_thread(me) && !(old & MANY_LANES))
         return me;
@@ -488,7 +502,7 @@ static __device__ __forceinline__ void cell_write(struct cell *cell, const struc
     u64 me = tag_of(t);
     bool atom = info & (ATOMIC | STRONG);
     u32 mixed = value * 0x9e3779b1u;
-    u64 own = me | (atom ? (u32)TAG_ATOM : mixed >> 21);
+    u64 own = me | (atom ? (u32)TAG_ATOM : mixed >> 23);
     /* a thread's atomic does not hide its plain write before it */
     u64 last = atom ? *(volatile u64 *)&cell->writer : 0;
     if (last && !(last & TAG_ATOM) && (last >> 22) == (me >> 22))
@@ -515,14 +529,14 @@ static __device__ __forceinline__ void cell_write(struct cell *cell, const struc
 /* Before an atomic or strong write: what was fenced before is published by it. */
 static __device__ void publish(struct thread *t, bool release)
 {
-    u32 fence = t->fence, warp_epoch = t->fence_warp, flags = PUB_VALID;
+    u32 fence = t->fence, detail = t->fence_warp, flags = PUB_VALID;
     if (release) {
         fence = t->epoch;
-        warp_epoch = t->warp_epoch;
+        detail = t->warp_epoch << 2 | t->fences;
     } else if (t->block_fence > fence ||
-               (t->block_fence == fence && t->block_fence_warp > warp_epoch)) {
+               (t->block_fence == fence && t->block_fence_warp > detail)) {
         fence = t->block_fence;
-        warp_epoch = t->block_fence_warp;
+        detail = t->block_fence_warp;
         flags |= PUB_BLOCK;
     }
     if (!fence)
@@ -532,9 +546,10 @@ static __device__ void publish(struct thread *t, bool release)
         time = LAST_TIME;
     if (t->epoch > fence)
         flags |= PUB_AFTER;
+    flags |= (detail & LAST_FENCES) << PUB_FENCES | detail >> 2 << 8;
     struct block *b = &kgi_state.blocks[block_number() % kgi_state.block_count];
     *(volatile u64 *)&b->ring[atomicAdd(&b->count, 1) % RING] =
-        (u64)time << 40 | (u64)fence << 28 | (u64)thread_number() << 18 | warp_epoch << 8 | flags;
+        (u64)time << 40 | (u64)fence << 28 | (u64)thread_number() << 18 | flags;
     __threadfence();
 }
 
@@ -600,7 +615,7 @@ FUNC void kgi_barrier(u64 thread)
 {
     struct thread *t = (struct thread *)thread;
     t->epoch += t->epoch < LAST_EPOCH;
-    t->warp_epoch = t->mask = 0;
+    t->warp_epoch = t->mask = t->fences = 0;
     later(t);
 }
 
@@ -625,13 +640,15 @@ FUNC void kgi_warp(u64 thread, u32 mask)
 FUNC void kgi_fence(u64 thread, u32 device)
 {
     struct thread *t = (struct thread *)thread;
+    u32 detail = t->warp_epoch << 2 | t->fences;
     if (device) {
         t->fence = t->epoch;
-        t->fence_warp = t->warp_epoch;
+        t->fence_warp = detail;
     } else {
         t->block_fence = t->epoch;
-        t->block_fence_warp = t->warp_epoch;
+        t->block_fence_warp = detail;
     }
+    t->fences += t->fences < LAST_FENCES;
 }
 
 /* After an atomic whose result is read, or a strong load. */

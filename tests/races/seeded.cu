@@ -274,6 +274,21 @@ KERNEL race_last_block_no_barrier(int *a, int *b, int *c, int n) /* one fences f
             c[i] = b[64 + i] + 1;
 }
 
+KERNEL race_last_block_early_fence(int *a, int *b, int *c, int n)
+{
+    __shared__ bool last;
+    unsigned t = threadIdx.x;
+    if (!t) {
+        __threadfence();
+        b[1 + blockIdx.x] = a[SELF] + 1;
+        last = atomicAdd(&b[0], 1) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (last && !t)
+        for (unsigned i = 0; i < gridDim.x; i++)
+            c[0] += b[1 + i];
+}
+
 KERNEL race_lock_skipped(int *a, int *b, int *c, int n) /* one block in eight takes no lock */
 {
     if (threadIdx.x)
