@@ -83,6 +83,7 @@ struct values {
     const struct kg_launch *launch; /* NULL: not known */
     struct range *ranges;           /* by value; not `some`: never written where code can run */
     bool *executed;                 /* by block */
+    uint8_t *writes;                /* by register: how often it is written; 2: several times */
 };
 /* KG_LIMIT, KG_NO_MEMORY: nothing is known of this function. */
 kg_status values_make(const struct graph *graph, const struct kg_launch *launch,

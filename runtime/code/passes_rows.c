@@ -252,14 +252,6 @@ static bool identity(const struct rewriter *r, uint32_t instr, struct rewrite *o
 
 /* ---- reading through copies ---- */
 
-static bool written_once(const struct rewriter *r, uint32_t reg)
-{
-    unsigned count = 0;
-    for (uint32_t i = 0; i < r->graph->value_count && count < 2; i++)
-        count += r->graph->values[i].kind == VALUE_WRITE && r->graph->values[i].reg == reg;
-    return count == 1;
-}
-
 /* The operand that `operand` is a copy of; NULL: none that still holds the same. */
 static const struct ptx_operand *copied(const struct rewriter *r, uint32_t instr,
                                         const struct ptx_operand *operand)
@@ -279,7 +271,7 @@ static const struct ptx_operand *copied(const struct rewriter *r, uint32_t instr
     const struct graph_value *source = &r->graph->values[graph_operand(r->graph, of->instr, from)];
     if (source->kind != VALUE_WRITE || source->may ||
         r->func->regs[from->reg].type != r->func->regs[operand->reg].type ||
-        !written_once(r, from->reg))
+        r->values->writes[from->reg] != 1)
         return NULL;
     return from;
 }

@@ -341,12 +341,16 @@ kg_status values_make(const struct graph *graph, const struct kg_launch *launch,
         return KG_LIMIT;
     out->ranges = arena_alloc(arena, graph->value_count * sizeof *out->ranges);
     out->executed = arena_alloc(arena, graph->block_count + 1);
+    out->writes = arena_alloc(arena, graph->func->reg_count + 1);
     run.changes = arena_alloc(arena, graph->value_count);
-    if (!out->ranges || !out->executed || !run.changes)
+    if (!out->ranges || !out->executed || !out->writes || !run.changes)
         return KG_NO_MEMORY;
-    for (uint32_t i = 0; i < graph->value_count; i++)
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        if (graph->values[i].kind == VALUE_WRITE && graph->values[i].reg < graph->func->reg_count)
+            out->writes[graph->values[i].reg] += out->writes[graph->values[i].reg] < 2;
         if (graph->values[i].kind == VALUE_START || graph->values[i].kind == VALUE_UNKNOWN)
             out->ranges[i] = range_any(64);
+    }
     out->executed[0] = true;
     do {
         run.changed = false;
