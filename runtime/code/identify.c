@@ -153,6 +153,8 @@ static void hash_operand(void *self, const struct ptx_operand *operand)
     switch (operand->kind) {
     case PTX_REG:
         hash_reg(canon, operand->reg);
+        if (operand->component == PTX_SELECTOR)
+            hash_text(canon->hash, operand->name);
         break;
     case PTX_INT:
     case PTX_F32:

@@ -250,6 +250,32 @@ static void check_identity(void)
     CHECK(same(base, id_of("rdc", "-rdc=true -arch=sm_80", "__nv_relfatbin", "sm_80", true, NULL)));
 }
 
+/* Kernels that differ only in which bytes of a register an operation takes, or in the value of a
+ * constant expression, are others; those that differ in how a number is written are not. */
+static void check_operands(void)
+{
+    static const char *const lines[] = {"vadd4.u32.u32.u32 %r1, %r2.b3210, %r3, 6;",
+                                        "vadd4.u32.u32.u32 %r1, %r2.b3211, %r3, 6;",
+                                        "vadd4.u32.u32.u32 %r1, %r2.b3210, %r3, 7;",
+                                        "vadd4.u32.u32.u32 %r1, %r2.b3210, %r3, 2*(1+2);"};
+    struct kg_id ids[4];
+    for (int i = 0; i < 4; i++) {
+        char text[512];
+        struct image_code code;
+        struct kernel_model model;
+        snprintf(text, sizeof text,
+                 ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() {\n"
+                 ".reg .b32 %%r<9>;\n%s\nret;\n}\n",
+                 lines[i]);
+        CHECK(image_select(text, 0, "sm_90", false, &code) == KG_OK);
+        CHECK(kernel_model_make(&code, "k", &model) == KG_OK);
+        ids[i] = model.id;
+        kernel_model_free(&model);
+        image_code_free(&code);
+    }
+    CHECK(!same(ids[0], ids[1]) && !same(ids[0], ids[2]) && same(ids[0], ids[3]));
+}
+
 /* Other entries are cut out before parsing: by their own ends, whatever comments and strings say.
  */
 static void check_slices(void)
@@ -294,6 +320,7 @@ int main(void)
     check_pointers("-arch=compute_75 -code=compute_75");
     check_pointers("-arch=compute_100 -code=compute_100");
     check_undecided();
+    check_operands();
     check_slices();
     check_globals();
     check_machine_code();
