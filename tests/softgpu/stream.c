@@ -105,12 +105,14 @@ static bool serveable(const struct stream *stream)
     return stream->first && !stream->running && op_ready(stream->first);
 }
 
+/* Of those that are ready one of the highest priority, which is the lowest number. */
 static struct stream *stream_ready(void)
 {
+    struct stream *best = NULL;
     for (struct stream *stream = streams; stream; stream = stream->next)
-        if (serveable(stream))
-            return stream;
-    return NULL;
+        if (serveable(stream) && (!best || stream->priority < best->priority))
+            best = stream;
+    return best;
 }
 
 static void *worker(void *unused);
