@@ -108,8 +108,10 @@ struct module {
     CUdevice device;
     struct kg_bytes image; /* copy of the container (<= 16 MiB), empty if larger or unreadable */
     char why_no_image[96];
-    bool asked;    /* origins_tick has looked for its PTX */
-    bool selected; /* code has been filled */
+    struct kg_id cubin; /* of the cubin in image, if PTX was joined to it */
+    bool joined;        /* by PTX that a compiler in this process made */
+    bool asked;         /* origins_tick has looked for its PTX, or kept it for the next process */
+    bool selected;      /* code has been filled */
     struct image_code code;
     char jit_options[256];
     bool dead;

@@ -172,8 +172,11 @@ static void keep_image(struct module *module, const void *image, const char *pat
         why = "its load was not seen";
     else if (image_extent(path ? file.data : image, file.size, &kind, &data, &size) != KG_OK)
         why = "the form of its module is not known";
-    else if (kind == IMAGE_ELF && origin_join(data, size, &joined))
+    else if (kind == IMAGE_ELF && origin_join(data, size, &joined)) {
+        hash_data(data, size, &module->cubin);
+        module->joined = true;
         data = joined.data, size = joined.size;
+    }
     if (!*why && size > MODULE_LIMIT)
         why = "its module is larger than 16 MiB";
     else if (!*why && image_bytes + size > IMAGES_LIMIT)

@@ -1,11 +1,14 @@
 /* Where machine code came from: PTX that a compiler in this process made beside a cubin, or that
- * Triton's cache has beside it, by the cubin's hash. A kernel that would be "machine code only" has
+ * Triton's cache has beside it, by the cubin's hash. What a compiler made for a kernel that matters
+ * is kept in the spool for later processes, which may load the cubin from a cache of their own, as
+ * CuPy does. A kernel that would be "machine code only" has
  * raw material then. Bounded; never guesses: other bytes are another cubin. */
 #include "app/inside.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { ORIGINS = 1024 };
 #define ORIGINS_BYTES ((size_t)64 << 20)
@@ -81,19 +84,62 @@ bool origin_join(const void *cubin, size_t size, struct kg_bytes *out)
     return joined;
 }
 
-/* A living module of which nothing but a cubin is known, and one of whose kernels was launched; its
- * first kernel's name. Once each. Locked. */
+static bool path_of(char path[static KG_PATH], const struct kg_id *cubin)
+{
+    char text[KG_ID_TEXT];
+    return *app_dir() &&
+           path_make(path, "%s/spool/%s.ptx", app_dir(), id_text(cubin, text)) == KG_OK;
+}
+
+/* For the next process. The spool's quota counts it. */
+static void hand_down(const struct kg_id *cubin)
+{
+    char path[KG_PATH];
+    struct kg_bytes text = {0};
+    struct stat info;
+    pthread_mutex_lock(&lock);
+    const struct origin *origin = find(cubin);
+    if (origin && (text.data = (unsigned char *)strdup(origin->ptx)))
+        text.size = strlen(origin->ptx);
+    pthread_mutex_unlock(&lock);
+    if (text.data && path_of(path, cubin) && stat(path, &info) && spool_room(text.size) == KG_OK)
+        (void)file_write(path, text.data, text.size, 0600);
+    bytes_free(&text);
+}
+
+static char *handed_down(const struct kg_id *cubin)
+{
+    char path[KG_PATH];
+    struct kg_bytes text;
+    if (!path_of(path, cubin) || file_read(path, ORIGINS_BYTES / 4, &text) != KG_OK)
+        return NULL;
+    return (char *)text.data; /* file_read ends it with a NUL */
+}
+
+/* Whether a kernel of the module was launched this often. */
+static const struct kernel *launched(const struct module *module, uint64_t times)
+{
+    for (const struct kernel *k = module->kernels; k; k = k->sibling)
+        if (atomic_load_explicit(&k->launches, memory_order_relaxed) >= times)
+            return k;
+    return NULL;
+}
+
+/* A living module of which nothing but a cubin is known, and one of whose kernels was launched; or
+ * one whose PTX was made here, and matters. Once each. Locked. */
 static struct module *module_to_ask(char name[static 512])
 {
     for (struct module *m = modules_first(); m; m = m->next) {
-        if (m->asked || m->dead || m->image.size < 4 || memcmp(m->image.data, "\177ELF", 4))
+        bool bare = m->image.size > 4 && !memcmp(m->image.data, "\177ELF", 4);
+        if (m->asked || m->dead || (!bare && !m->joined))
             continue;
-        for (const struct kernel *k = m->kernels; k; k = k->sibling)
-            if (atomic_load_explicit(&k->launches, memory_order_relaxed)) {
-                m->asked = true;
-                memcpy(name, k->name, 512);
-                return m;
-            }
+        const struct kernel *kernel =
+            launched(m, m->joined ? (uint64_t)options()->hot_launches : 1);
+        if (!kernel)
+            continue;
+        m->asked = true;
+        memcpy(name, kernel->name, 512);
+        return m;
     }
     return NULL;
 }
@@ -105,11 +151,18 @@ void origins_tick(void)
     records_lock();
     struct module *module = module_to_ask(name);
     size_t size = module ? module->image.size : 0;
-    if (module)
+    bool joined = module && module->joined;
+    if (joined)
+        id = module->cubin;
+    else if (module)
         hash_data(module->image.data, size, &id);
     records_unlock();
-    char *ptx = module ? triton_ptx(name, size, &id) : NULL;
-    if (!ptx)
+    if (joined)
+        hand_down(&id);
+    if (!module || joined)
+        return;
+    char *ptx = handed_down(&id);
+    if (!ptx && !(ptx = triton_ptx(name, size, &id)))
         return;
     keep(&id, ptx);
     records_lock();

@@ -84,11 +84,30 @@ static kg_status to_ptx(const struct compile_question *question, const char *tex
     return KG_COMPILE;
 }
 
+/* The GPU's architecture, with the letter of a PTX that was written for just this one (sm_90a, as
+ * Triton's): it compiles for no other name. */
+static void arch_of(const struct compile_question *question, const char *ptx,
+                    char arch[static sizeof question->arch])
+{
+    const char *target = strstr(ptx, ".target");
+    size_t length = strlen(question->arch);
+    memcpy(arch, question->arch, length + 1);
+    if (!target || length + 2 > sizeof question->arch)
+        return;
+    target += strlen(".target");
+    target += strspn(target, " \t");
+    if (!strncmp(target, question->arch, length) &&
+        (target[length] == 'a' || target[length] == 'f'))
+        memcpy(arch + length, (const char[]){target[length], 0}, 2);
+}
+
 static kg_status to_code(const struct compile_question *question, struct answer *answer)
 {
     struct kg_bytes log;
-    kg_status status =
-        nvjitlink_compile((const char *)answer->ptx.data, question->arch, &answer->code, &log);
+    char arch[sizeof question->arch];
+    const char *ptx = (const char *)answer->ptx.data;
+    arch_of(question, ptx, arch);
+    kg_status status = nvjitlink_compile(ptx, arch, &answer->code, &log);
     if (status != KG_OK)
         answer_fail(answer, status, &log,
                     status == KG_UNSUPPORTED ? "nvJitLink does not know this GPU's architecture"

@@ -51,6 +51,19 @@ static void honest(void)
     CHECK(c.code.size > 500 && !memcmp(c.code.data, "\177ELF", 4));
     bytes_free(&c.code);
 
+    /* PTX for just this architecture, as Triton's */
+    CHECK(compile_as(NULL,
+                     ".version 8.0\n.target sm_90a\n.address_size 64\n"
+                     ".visible .entry f() { setmaxnreg.inc.sync.aligned.u32 240; ret; }\n",
+                     "f", &c) == KG_OK);
+    CHECK(c.code.size > 500 && !memcmp(c.code.data, "\177ELF", 4));
+    bytes_free(&c.code);
+    CHECK(compile_as(NULL,
+                     ".version 8.7\n.target sm_100a\n.address_size 64\n"
+                     ".visible .entry f() { ret; }\n",
+                     "f", &c) == KG_COMPILE &&
+          *message);
+
     /* on the software GPU the PTX is what runs */
     strcpy(job.capture.hardware.vendor, "softgpu");
     CHECK(compile_as("extern \"C\" __global__ void f() {}", NULL, "f", &c) == KG_OK);
