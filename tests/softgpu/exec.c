@@ -238,7 +238,9 @@ kg_status exec_module_create(const char *ptx, const struct exec_memory *memory,
     if (!module)
         return KG_NO_MEMORY;
     module->memory = *memory;
-    kg_status status = ptx_parse(ptx, strlen(ptx), &module->ptx, error, error_size);
+    module->heap = heap_create();
+    kg_status status =
+        !module->heap ? KG_NO_MEMORY : ptx_parse(ptx, strlen(ptx), &module->ptx, error, error_size);
     if (status == KG_OK)
         status = module_fill(module, error, error_size);
     if (status == KG_OK)
@@ -257,6 +259,7 @@ void exec_module_destroy(struct exec_module *module)
     for (uint32_t i = 0; i < module->variable_count; i++)
         if (module->variables[i].owned)
             module->memory.free(module->variables[i].address);
+    heap_destroy(module->heap, &module->memory);
     arena_free(&module->arena);
     ptx_module_free(&module->ptx);
     free(module);

@@ -100,6 +100,7 @@ struct exec_config {
     const struct exec_record *record; /* filled during the launch; may be NULL */
     const struct exec_device *device; /* counts are wanted; may be NULL */
     unsigned strict;                  /* enum exec_strict, or'ed */
+    size_t heap;                      /* bytes for malloc in kernels; 0: 8 MiB */
 };
 
 struct exec_result {

@@ -185,7 +185,8 @@ static bool print_one(struct lane *lane, struct printing *p, const char *spec)
     return true;
 }
 
-static bool print(struct lane *lane, uint64_t format_address, uint64_t values)
+/* count: of the values printed, which is what vprintf returns. */
+static bool print(struct lane *lane, uint64_t format_address, uint64_t values, uint64_t *count)
 {
     char format[TEXT], spec[32];
     struct printing p = {.values = values};
@@ -202,6 +203,7 @@ static bool print(struct lane *lane, uint64_t format_address, uint64_t values)
         snprintf(spec, sizeof spec, "%.*s", (int)length, at);
         if (length < sizeof spec && !print_one(lane, &p, spec))
             return false;
+        ++*count;
         at += length;
     }
     fwrite(p.text, 1, p.used, stdout); /* one call: lines of threads do not mix */
@@ -219,10 +221,35 @@ static uint64_t argument(const struct lane *lane, const struct call_site *site, 
     return value;
 }
 
+static void answer(struct lane *lane, const struct call_site *site, uint64_t value)
+{
+    if (!site->result_count)
+        return;
+    const struct call_arg *result = &site->results[0];
+    if (!result->in_memory)
+        lane->R[result->slot].u64 = value;
+    else
+        memcpy(lane->local + local_base(lane) + result->offset, &value,
+               result->size < 8 ? result->size : 8);
+}
+
 static bool call_builtin(struct lane *lane, const struct call_site *site)
 {
-    if (site->builtin == BUILTIN_PRINTF)
-        return print(lane, argument(lane, site, 0), argument(lane, site, 1));
+    uint64_t count = 0;
+    switch (site->builtin) {
+    case BUILTIN_PRINTF:
+        if (!print(lane, argument(lane, site, 0), argument(lane, site, 1), &count))
+            return false;
+        answer(lane, site, count);
+        return true;
+    case BUILTIN_MALLOC:
+        answer(lane, site, heap_take(lane, argument(lane, site, 0)));
+        return true;
+    case BUILTIN_FREE:
+        return heap_give(lane, argument(lane, site, 0));
+    default:
+        break;
+    }
     char condition[200] = "", file[200] = "";
     if (site->arg_count >= 3 &&
         text_at(lane, argument(lane, site, 0), condition, sizeof condition) &&

@@ -127,7 +127,7 @@ struct call_arg {
     uint32_t size;
 };
 
-enum builtin { BUILTIN_NONE, BUILTIN_PRINTF, BUILTIN_ASSERT };
+enum builtin { BUILTIN_NONE, BUILTIN_PRINTF, BUILTIN_ASSERT, BUILTIN_MALLOC, BUILTIN_FREE };
 
 struct call_site {
     const struct exec_func *callee; /* NULL: indirect (address in slot), or built in, or missing */
@@ -177,6 +177,7 @@ struct exec_module {
     struct ptx_module ptx;
     struct kg_arena arena;
     struct exec_memory memory;
+    struct heap *heap;
     uint32_t variable_count, func_count, kernel_count;
     struct exec_variable *variables; /* parallel to ptx.vars */
     struct exec_func *funcs;         /* parallel to ptx.funcs */
@@ -353,6 +354,11 @@ bool slow_copy_async(struct lane *lane, union slot *R, const struct code *c);
 bool matrix_plan(const struct ptx_form *form, struct matrix *plan); /* false: not implemented */
 bool matrix_fits(const struct ptx_form *form, const struct matrix *plan);
 bool matrix_happen(struct lane *lanes, uint32_t present);
+/* exec_heap.c: 0 if there is no room; false: a fault, of an address that was not given */
+struct heap *heap_create(void);
+void heap_destroy(struct heap *heap, const struct exec_memory *memory);
+uint64_t heap_take(struct lane *lane, uint64_t size);
+bool heap_give(struct lane *lane, uint64_t address);
 /* exec_call.c */
 bool lane_call(struct lane *lane, const struct code *c);
 void lane_return(struct lane *lane);

@@ -444,6 +444,10 @@ static void call(struct decoder *x, const struct ptx_instr *instr)
             site->builtin = BUILTIN_PRINTF;
         else if (!strcmp(func->name, "__assertfail"))
             site->builtin = BUILTIN_ASSERT;
+        else if (!strcmp(func->name, "malloc") && site->arg_count == 1 && site->result_count == 1)
+            site->builtin = BUILTIN_MALLOC;
+        else if (!strcmp(func->name, "free") && site->arg_count == 1)
+            site->builtin = BUILTIN_FREE;
         else
             x->unsupported = true;
     } else {

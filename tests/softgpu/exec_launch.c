@@ -18,15 +18,17 @@ bool lane_fault(struct lane *lane, enum exec_fault fault, const char *format, ..
     pthread_mutex_lock(&launch->lock);
     if (launch->result->fault == EXEC_OK) {
         const struct ptx_instr *instr = lane->pc ? lane->pc->instr : NULL;
-        char what[320];
+        char what[320], column[16] = "";
         va_list args;
+        if (instr && fault == EXEC_UNSUPPORTED)
+            snprintf(column, sizeof column, ":%u", instr->place.column);
         va_start(args, format);
         vsnprintf(what, sizeof what, format, args);
         va_end(args);
         launch->result->fault = fault;
         snprintf(launch->result->text, sizeof launch->result->text,
-                 "kernel %.80s, PTX line %u, block (%u,%u,%u), thread (%u,%u,%u): %s",
-                 launch->kernel->info.name, instr ? instr->place.line : 0, block->ctaid[0],
+                 "kernel %.80s, PTX line %u%s, block (%u,%u,%u), thread (%u,%u,%u): %s",
+                 launch->kernel->info.name, instr ? instr->place.line : 0, column, block->ctaid[0],
                  block->ctaid[1], block->ctaid[2], lane->tid[0], lane->tid[1], lane->tid[2], what);
     }
     __atomic_store_n(&launch->stop, true, __ATOMIC_RELEASE);

@@ -178,6 +178,7 @@ CUresult launch_make(struct function *function, const struct launch_shape *shape
         .cooperative = shape->cooperative,
         .strict = strict_wanted() & (EXEC_STRICT_UNWRITTEN | EXEC_STRICT_RACES),
         .device = clock_device(function->module->context->device),
+        .heap = function->module->context->limits[CU_LIMIT_MALLOC_HEAP_SIZE],
     };
     if (shape->cooperative) {
         launch->config.workspace = workspace_make(function->module->context->device->ordinal);
