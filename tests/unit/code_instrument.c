@@ -230,6 +230,24 @@ static void check_record(void)
             CHECK(observed(range, range->reads, at) == (!out && at < 16));
         }
     }
+    CHECK(observe_reset(&r.observe) == KG_OK && observe_read(&r.observe) == KG_OK &&
+          !r.observe.reports.count &&
+          !observed(&r.observe.ranges[0], r.observe.ranges[0].reads, 0));
+    for (unsigned i = 0; i < r.observe.bits_size; i++)
+        CHECK(!r.observe.bits_host[i]);
+    fixture_unload(&r);
+}
+
+/* Ranges that overlap cannot be told apart. */
+static void check_overlap(void)
+{
+    struct fixture_run r;
+    const struct kg_launch launch = {{1, 1, 1}, {32, 1, 1}, 0};
+    const struct observe_range ranges[2] = {{.address = buffers[0], .size = BYTES},
+                                            {.address = buffers[0] + BYTES - 1, .size = 4}};
+    CHECK(fixture_load(&r, (const char *)ptx.data, "beyond", INSTRUMENT_RECORD, &launch) == KG_OK);
+    CHECK(observe_begin(&r.text, fixture_module(&r), fixture_function(&r), &launch, ranges, 2, 1,
+                        &r.observe) == KG_BAD_INPUT);
     fixture_unload(&r);
 }
 
@@ -292,6 +310,7 @@ int main(void)
     check_spaces();
     check_budgets();
     check_record();
+    check_overlap();
     check_refusals();
     check_helpers();
     test_free_all();
