@@ -9,11 +9,11 @@
 enum {
     FACTS_MAX = 32, /* looked at in one search */
     MONOS_MAX = 48,
-    NARROW_MAX = 4,      /* rounds of narrowing ranges */
-    CHAIN_MAX = 256,     /* facts in force, walked through for those that concern the form */
-    DEPTH_MAX = 6,       /* facts subtracted one after the other */
-    DERIVED_MAX = 6,     /* consequences of a new fact */
-    WORK_MAX = 30000000, /* search steps of one analysis */
+    NARROW_MAX = 4,     /* rounds of narrowing ranges */
+    CHAIN_MAX = 256,    /* facts in force, walked through for those that concern the form */
+    DEPTH_MAX = 6,      /* facts subtracted one after the other */
+    DERIVED_MAX = 6,    /* consequences of a new fact */
+    WORK_MAX = 8000000, /* search steps of one analysis */
 };
 
 struct search {

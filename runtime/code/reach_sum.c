@@ -224,11 +224,14 @@ static void note_touch(struct collecting *c, struct reach_access *access, int64_
 static void touched(void *self, const struct walk_touch *touch)
 {
     struct collecting *c = self;
-    bool explained = touch->var && !reach_in_arrays(touch->var);
+    bool explained = (touch->var && !reach_in_arrays(touch->var)) ||
+                     c->r->func->instrs[touch->instr].form->space == PTX_SPACE_param;
     bool strays = c->out->stray.state != REACH_UNTOUCHED;
     for (uint32_t i = 0; i < c->count; i++) {
         struct reach_access *access = &c->found[i].access;
         int64_t end;
+        explained |= access->instr == touch->instr && access->target == REACH_NONE &&
+                     !(access->space & (SPACE_GLOBAL | SPACE_CONST));
         if (!leads_to(c, &c->found[i], touch) ||
             __builtin_add_overflow(touch->offset, (int64_t)access->bytes, &end))
             continue;

@@ -39,6 +39,8 @@ static uint64_t cut(uint64_t bits, unsigned width)
 
 static int64_t extend(uint64_t bits, unsigned width)
 {
+    if (!width)
+        return 0;
     return width >= 64 ? (int64_t)bits : (int64_t)(bits << (64 - width)) >> (64 - width);
 }
 

@@ -117,7 +117,7 @@ static void check_reach(const struct ptx_module *module, const struct ptx_func *
                         const uint8_t *data, size_t size)
 {
     unsigned char params[4096];
-    struct kg_launch launch = {{3, 1, 2}, {16, 2, 1}, 0};
+    struct kg_launch launch = {{2, 1, 2}, {4, 2, 1}, 0};
     struct reach_launch how = {.launch = &launch,
                                .params = params,
                                .param_bytes = sizeof params,
