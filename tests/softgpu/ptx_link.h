@@ -11,8 +11,8 @@ void ptx_linker_free(struct ptx_linker *linker);
 kg_status ptx_linker_add(struct ptx_linker *linker, const char *text, size_t size, char *error,
                          size_t error_size);
 unsigned ptx_linker_count(const struct ptx_linker *linker);
-/* The one text, NUL-terminated, the caller's. KG_BAD_INPUT with a line in error: a symbol is defined
- * twice, or by none. */
+/* The one text, NUL-terminated, the caller's. KG_BAD_INPUT with a line in error: a symbol is
+ * defined twice, or by none. */
 kg_status ptx_linker_link(const struct ptx_linker *linker, char **out, char *error,
                           size_t error_size);
 
