@@ -171,7 +171,7 @@ static void test_others(const struct exec_module *module)
     CHECK(call_run(&call) == EXEC_MISALIGNED);
     call = call_of(module, "strange", 1, 1, 0);
     CHECK(call_run(&call) == EXEC_UNSUPPORTED && says(&call, "frobnicate.sync.b32") &&
-          says(&call, "line 51,"));
+          says(&call, "line 51:3,"));
     call = call_of(module, "unreached", 1, 1, 0);
     CHECK(call_run(&call) == EXEC_OK);
     call = call_of(module, "recurses", 1, 1, 0);
