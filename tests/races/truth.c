@@ -61,6 +61,17 @@ struct subject {
     uint64_t read, written, different, differing_records;
 };
 
+/* Maps a page unless an earlier region did. */
+static bool map_page(const struct subject *s, uint64_t page)
+{
+    for (uint32_t i = 0; i < s->count; i++)
+        if (page + PAGE > s->regions[i]->address &&
+            page < s->regions[i]->address + s->regions[i]->size)
+            return true;
+    return mmap((void *)(uintptr_t)page, PAGE, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != MAP_FAILED;
+}
+
 /* Device addresses are host addresses: the regions stand where they were captured. */
 static bool place(struct subject *s)
 {
@@ -68,13 +79,10 @@ static bool place(struct subject *s)
         const struct capture_region *region = &s->capture.regions[i];
         if (region->kind != CAPTURE_POINTER || !region->size)
             continue;
-        uint64_t first = region->address / PAGE * PAGE;
-        size_t size = (size_t)(region->address + region->size - first);
-        void *at = mmap((void *)(uintptr_t)first, size, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-        if (s->count == MOST ||
-            (at == MAP_FAILED && mprotect((void *)(uintptr_t)first, size, PROT_READ | PROT_WRITE)))
-            return false;
+        uint64_t page = region->address / PAGE * PAGE;
+        for (; page < region->address + region->size; page += PAGE)
+            if (s->count == MOST || !map_page(s, page))
+                return false;
         mapped[mapped_count++] = (struct exec_range){region->address, region->size, true};
         s->regions[s->count] = region;
         s->touched[s->count] =
