@@ -101,6 +101,7 @@ struct exec_config {
     const struct exec_device *device; /* counts are wanted; may be NULL */
     unsigned strict;                  /* enum exec_strict, or'ed */
     size_t heap;                      /* bytes for malloc in kernels; 0: 8 MiB */
+    uint64_t budget; /* instructions of a host thread, roughly, until EXEC_CANCELLED; 0: no end */
 };
 
 struct exec_result {

@@ -201,6 +201,9 @@ static bool stopped(const struct block *block)
     struct launch *launch = block->worker->launch;
     if (launch->config->cancel && __atomic_load_n(launch->config->cancel, __ATOMIC_RELAXED))
         lane_fault(&block->lanes[0], EXEC_CANCELLED, "cancelled");
+    if (launch->config->budget && block->worker->instructions > launch->config->budget)
+        lane_fault(&block->lanes[0], EXEC_CANCELLED, "has run for %llu instructions",
+                   (unsigned long long)block->worker->instructions);
     return __atomic_load_n(&launch->stop, __ATOMIC_ACQUIRE);
 }
 

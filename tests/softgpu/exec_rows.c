@@ -51,12 +51,6 @@ static inline float most(float a, float b)
     return a != a ? canonical(b) : b != b ? a : number;
 }
 
-static inline uint32_t double_high(double value)
-{
-    union slot bits = {.f64 = value};
-    return (uint32_t)(bits.u64 >> 32);
-}
-
 /* Results of all lanes, side by side in the type that the row assigns. */
 union results {
     uint64_t u64[WARP];

@@ -35,12 +35,13 @@ void strict_block_begin(struct block *block)
         race_block_begin(block);
 }
 
-/* All the words that the access reads from; of a smaller access, the word around it. */
-static bool unwritten(const unsigned char *at, uint64_t address, uint32_t size)
+/* All the words that the access reads from, as far as they are before `end`; of a smaller access,
+ * the word around it. */
+static bool unwritten(const unsigned char *at, uint64_t address, uint32_t size, uint64_t end)
 {
     uint64_t first = address & ~UINT64_C(3);
     at -= address - first;
-    for (; first < address + size; first += 4, at += 4) {
+    for (; first < address + size && end - first >= 4; first += 4, at += 4) {
         uint32_t word;
         memcpy(&word, at, 4);
         if (word == pattern(first))
@@ -52,10 +53,14 @@ static bool unwritten(const unsigned char *at, uint64_t address, uint32_t size)
 bool strict_access(struct lane *lane, uint64_t address, const unsigned char *at, uint32_t size,
                    bool write)
 {
-    unsigned wanted = lane->block->worker->launch->config->strict, window = address >> 48;
+    const struct worker *worker = lane->block->worker;
+    unsigned wanted = worker->launch->config->strict, window = address >> 48;
+    uint64_t end = window == WINDOW_SHARED
+                       ? WINDOW_BASE(WINDOW_SHARED) + worker->launch->shared_bytes
+                       : worker->cached[0].base + worker->cached[0].size; /* it was just found */
     if (window != WINDOW_GLOBAL && window != WINDOW_SHARED)
         return true;
-    if (wanted & EXEC_STRICT_UNWRITTEN && !write && unwritten(at, address, size))
+    if (wanted & EXEC_STRICT_UNWRITTEN && !write && unwritten(at, address, size, end))
         return lane_fault(lane, EXEC_UNWRITTEN,
                           "read of %u bytes at %s0x%llx, which nobody has written", size,
                           window == WINDOW_SHARED ? "shared address " : "",
