@@ -198,6 +198,8 @@ static void write_end(struct rewriting *work)
         fputs(" st.u32 [%kgi_t], %kgi_n; st.u64 [%kgi_t+32], %kgi_lo;"
               " st.u64 [%kgi_t+40], %kgi_hi;\n",
               work->to);
+    else
+        fputs(" call kgi_used, (%kgi_n);\n", work->to);
     fputs(" ret;\nkgi_end:\n call kgi_spent, (%kgi_l);\n exit;\n", work->to);
 }
 

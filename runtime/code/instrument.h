@@ -94,7 +94,7 @@ struct instrument_report {
 enum { INSTRUMENT_REPORTS = 64 }; /* the first ones are kept */
 struct instrument_reports {
     uint32_t count, same_value; /* same_value: unordered writes of equal values were seen */
-    uint64_t pad;
+    uint32_t most, pad; /* branches backward and calls of the thread that made most, in a check */
     struct instrument_report list[INSTRUMENT_REPORTS];
 };
 

@@ -35,8 +35,7 @@ struct report {
 };
 
 struct reports {
-    u32 count, same_value;
-    u64 pad;
+    u32 count, same_value, most, pad;
     struct report list[MOST_REPORTS];
 };
 
@@ -308,6 +307,14 @@ FUNC u32 kgi_rows(u64 thread, u64 address, u32 info, u32 line, u32 rows, u32 pit
 FUNC void kgi_spent(u32 line)
 {
     kgi_report(0, BUDGET, 0, line, ~0u, 0, 0);
+}
+
+/* Where a thread ends: how much of its budget it took. */
+FUNC void kgi_used(u32 left)
+{
+    u32 used = kgi_state.budget - left, *most = &kgi_state.reports->most;
+    if (used > *(volatile u32 *)most)
+        atomicMax(most, used);
 }
 
 FUNC void kgi_begin(u64 thread)

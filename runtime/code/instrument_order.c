@@ -163,10 +163,19 @@ static bool rewrite_call(struct rewriting *work, const struct ptx_instr *instr)
     return true;
 }
 
+static bool rewrite_exit(struct rewriting *work, const struct ptx_instr *instr)
+{
+    fprintf(work->to, "%scall kgi_used, (%%kgi_n);\n ", guard_text(work, instr));
+    write_original(work, instr);
+    return true;
+}
+
 static bool rewrite_return(struct rewriting *work, const struct ptx_instr *instr)
 {
-    if (work->func == work->entry || !wants(work, INSTRUMENT_CHECK))
+    if (!wants(work, INSTRUMENT_CHECK))
         return false;
+    if (work->func == work->entry)
+        return rewrite_exit(work, instr);
     fputs("st.u32 [%kgi_t], %kgi_n; st.u64 [%kgi_t+32], %kgi_lo; st.u64 [%kgi_t+40], %kgi_hi;\n ",
           work->to);
     write_original(work, instr);
@@ -182,6 +191,8 @@ bool rewrite_order(struct rewriting *work, const struct ptx_instr *instr, uint32
         return rewrite_call(work, instr);
     case PTX_OP_ret:
         return rewrite_return(work, instr);
+    case PTX_OP_exit:
+        return check && rewrite_exit(work, instr);
     case PTX_OP_trap:
     case PTX_OP_brkpt:
         if (check)

@@ -37,7 +37,7 @@ struct outcome {
     kg_status status;
     double ns;
     unsigned accesses;
-    uint32_t reports, same_value;
+    uint32_t reports, same_value, most;
     /* bytes; missed: changed, and not recorded */
     uint64_t read, written, changed, missed, poisoned;
     char entry[128], text[512];
@@ -191,6 +191,7 @@ static kg_status replay(struct child *child, int image, int mask)
             return because(child, KG_DRIVER, "records could not be read");
         out->reports = child->observe.reports.count;
         out->same_value = child->observe.reports.same_value;
+        out->most = child->observe.reports.most;
         if (out->reports)
             observe_text(&child->observe, &child->observe.reports.list[0], out->text,
                          sizeof out->text);
@@ -299,6 +300,8 @@ static bool tally(const struct outcome *all, unsigned way, bool same, bool stead
     if (ways[way].what & INSTRUMENT_RECORD && out->status == KG_OK)
         snprintf(note, sizeof note, " read %" PRIu64 " written %" PRIu64 " (changed %" PRIu64 ")",
                  out->read, out->written, out->changed);
+    else if (ways[way].what & INSTRUMENT_CHECK)
+        snprintf(note, sizeof note, ", %u branches back and calls at most", out->most);
     printf("  %-7s %s %s %.2fx (%.3f ms) %u accesses%s, %u reports%s%s %s\n", ways[way].name,
            good                             ? "ok"
            : out->status == KG_NOT_ELIGIBLE ? "not instrumentable"

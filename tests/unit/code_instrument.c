@@ -36,6 +36,10 @@ static const char source[] =
     "extern \"C\" __global__ void parts(int *a, int *b, int n) {\n"
     "    if (threadIdx.x < 32) asm volatile(\"bar.arrive 1, 64;\"); else asm volatile(\"bar.sync 1, 64;\");\n"
     "    for (int i = 0; i < a[0]; i++) b[i] = n; }\n"
+    "extern \"C\" __global__ void counts(int *a, int *b, int n) { int sum = 0;\n"
+    "#pragma unroll 1\n"
+    "    for (int i = 0; i < (threadIdx.x == 7 ? n : 3); i++) sum += ((volatile int *)a)[i & 31];\n"
+    "    if (threadIdx.x & 1) return; b[threadIdx.x] = sum; }\n"
     "extern \"C\" __global__ void traps(int *a, int *b, int n) { if (a[0] == n) __trap(); b[0] = 1; }\n"
     "extern \"C\" __global__ void pointer(int *a, int *b, int n) { int (*f)(int *, int) = n ? deep : (int (*)(int *, int))a; b[0] = f(a, n); }\n";
 /* clang-format on */
@@ -214,6 +218,17 @@ static void check_budgets(void)
     fixture_unload(&r);
 }
 
+static void check_counts(void)
+{
+    struct fixture_run r;
+    CHECK(!run(&r, "counts", 500, 32, NULL) && r.observe.reports.most >= 499 &&
+          r.observe.reports.most <= 501);
+    fixture_unload(&r);
+    CHECK(!run(&r, "counts", 0, 8, NULL) && r.observe.reports.most >= 2 &&
+          r.observe.reports.most <= 4);
+    fixture_unload(&r);
+}
+
 /* Recording performs what lies outside, too. */
 static void check_record(void)
 {
@@ -309,6 +324,7 @@ int main(void)
     check_vectors();
     check_spaces();
     check_budgets();
+    check_counts();
     check_record();
     check_overlap();
     check_refusals();
