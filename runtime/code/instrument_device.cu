@@ -397,26 +397,25 @@ static __device__ __forceinline__ bool covers(u64 p, u64 tag)
            (thread >> 5 == tag_thread(tag) >> 5 && tag_warp_epoch(tag) < ((u32)p >> 8 & 1023));
 }
 
-/* Whether the block of tag published what tag did before this thread last acquired. A ring that has
- * gone round since is no evidence of a race. */
+/* Whether the block of tag published what tag did before this thread last acquired. The ring keeps
+ * a block's latest publications; epochs rise with time. Where older ones are lost that could be of
+ * the tag's epoch or later, there is no evidence of a race. */
 FUNC u32 kgi_published(u64 tag, u32 acquired, u32 same_block)
 {
     if (!acquired)
         return false;
     const volatile struct block *b = &kgi_state.blocks[tag_block(tag) % kgi_state.block_count];
-    u32 count = b->count;
-    bool late = true;
+    u32 count = b->count, lowest = ~0u;
     for (u32 i = 0; i < RING && i < count; i++) {
         u64 p = b->ring[i];
-        if (!(p & PUB_VALID) || (p & PUB_BLOCK && !same_block))
+        u32 epoch = (u32)(p >> 28) & LAST_EPOCH;
+        if (!(p & PUB_VALID))
             continue;
-        if ((u32)(p >> 40) <= acquired) {
-            late = false;
-            if (covers(p, tag))
-                return true;
-        }
+        lowest = epoch < lowest ? epoch : lowest;
+        if ((same_block || !(p & PUB_BLOCK)) && (u32)(p >> 40) <= acquired && covers(p, tag))
+            return true;
     }
-    return late && count > RING;
+    return count > RING && lowest >= tag_epoch(tag);
 }
 
 /* Whether what tag did happens before what this thread does now, or is its own. */

@@ -290,6 +290,26 @@ KERNEL free_lock(int *a, int *b, int *c, int n)
     atomicExch(&b[0], 0);
 }
 
+/* Many critical sections a block; each has a word of its own, and reads another's. */
+KERNEL free_lock_warps(int *a, int *b, int *c, int n)
+{
+    unsigned warps = gridDim.x * blockDim.x / 32, me = SELF / 32;
+    if (threadIdx.x % 32)
+        return;
+    for (int k = 0; k < 6; k++) {
+        while (atomicCAS(&b[0], 0, 1))
+            __nanosleep(20);
+        __threadfence();
+        if (!k)
+            c[8 + me] = a[me] + 1;
+        c[2 + c[8 + (me + 1) % warps] / 1000]++;
+        c[1] += 3;
+        __threadfence();
+        atomicExch(&b[0], 0);
+    }
+    c[100 + me] = 1;
+}
+
 KERNEL free_hand_over(int *a, int *b, int *c, int n)
 {
     unsigned t = threadIdx.x;

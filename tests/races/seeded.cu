@@ -303,6 +303,27 @@ KERNEL race_lock_skipped(int *a, int *b, int *c, int n) /* one block in eight ta
         atomicExch(&b[0], 0);
 }
 
+KERNEL race_barrier_after_many(int *a, int *b, int *c, int n) /* of nine phases, one lacks it */
+{
+    __shared__ int s[64];
+    unsigned t = threadIdx.x;
+    for (int phase = 1; phase <= 9; phase++) {
+        s[t] = a[SELF] + phase;
+        if (phase != 9)
+            __syncthreads();
+        c[SELF] += s[63 - t];
+        __syncthreads();
+        if (!t) {
+            __threadfence();
+            atomicAdd(&b[0], 1);
+            while (*(volatile int *)&b[0] < (int)gridDim.x * phase)
+                __nanosleep(20);
+            __threadfence();
+        }
+        __syncthreads();
+    }
+}
+
 KERNEL race_flag_no_fence(int *a, int *b, int *c, int n)
 {
     if (threadIdx.x)
