@@ -353,6 +353,7 @@ bool slow_copy_async(struct lane *lane, union slot *R, const struct code *c);
 /* exec_matrix.c */
 bool matrix_plan(const struct ptx_form *form, struct matrix *plan); /* false: not implemented */
 bool matrix_fits(const struct ptx_form *form, const struct matrix *plan);
+bool matrix_places(struct kg_arena *arena, struct matrix *plan); /* false: out of memory */
 bool matrix_happen(struct lane *lanes, uint32_t present);
 /* exec_heap.c: 0 if there is no room; false: a fault, of an address that was not given */
 struct heap *heap_create(void);

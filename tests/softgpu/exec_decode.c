@@ -632,6 +632,8 @@ static void matrix(struct decoder *x, const struct ptx_instr *instr)
     }
     c.b = constant(x, UINT32_MAX); /* who takes part */
     x->unsupported |= !matrix_fits(form, plan);
+    if (!x->unsupported && (form->op == PTX_OP_mma || form->op == PTX_OP_wmma_mma))
+        x->failed |= !matrix_places(&x->module->arena, plan);
     *emit(x, c.op, instr) = c;
 }
 

@@ -130,6 +130,7 @@ static const struct {
      "shared::cta shared::cluster",
      ""},
     {PTX_OP_griddepcontrol, slow_fence, "wait launch_dependents", ""},
+    {PTX_OP_setmaxnreg, slow_fence, "inc dec sync aligned", "u32"},
     {PTX_OP_barrier_cluster_arrive, slow_fence, "release relaxed aligned", ""},
     {PTX_OP_prefetch, slow_fence, "global local L1 L2 L2::evict_last L2::evict_normal", ""},
     {PTX_OP_prefetchu, slow_fence, "L1", ""},

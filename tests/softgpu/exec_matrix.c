@@ -87,7 +87,10 @@ bool matrix_plan(const struct ptx_form *form, struct matrix *plan)
         return false;
     if (form->op == PTX_OP_ldmatrix || form->op == PTX_OP_stmatrix || form->op == PTX_OP_movmatrix)
         return plan->m == 8 && plan->n == 8 && plan->types[0] == PTX_TYPE_b16;
-    return plan->k && ptx_has(form, PTX_MOD_sync) && ptx_has(form, PTX_MOD_aligned);
+    bool small_float = ptx_types[plan->types[FRAGMENT_A]].class == PTX_FLOAT &&
+                       plan->types[FRAGMENT_A] != PTX_TYPE_f64;
+    return plan->k && plan->k <= (small_float ? FLOATS_K : MATRIX_K) &&
+           ptx_has(form, PTX_MOD_sync) && ptx_has(form, PTX_MOD_aligned);
 }
 
 /* ---- fragments ------------------------------------------------------------------------------- */
@@ -97,15 +100,6 @@ static void extent(const struct matrix *plan, unsigned fragment, unsigned *rows,
 {
     *rows = fragment == FRAGMENT_B ? plan->n : plan->m;
     *columns = fragment == FRAGMENT_A || fragment == FRAGMENT_B ? plan->k : plan->n;
-}
-
-static uint64_t *element_at(const struct matrix *plan, struct matrices *x, unsigned fragment,
-                            unsigned row, unsigned column)
-{
-    return fragment == FRAGMENT_A   ? &x->a[row][column]
-           : fragment == FRAGMENT_B ? &x->b[row][column]
-           : fragment == FRAGMENT_C ? &x->c[row][column]
-                                    : &x->d[row][column];
 }
 
 /* m8n8k4 of halves: four products of 8x8x4, each by the eight lanes of a quad pair. */
@@ -161,28 +155,52 @@ static void place(const struct matrix *plan, unsigned fragment, unsigned lane, u
     *column = quad * each + at % each + (halves ? reg / 2 : reg) * 4 * each;
 }
 
+/* The places of all lanes' elements, worked out once. */
+bool matrix_places(struct kg_arena *arena, struct matrix *plan)
+{
+    for (unsigned fragment = 0; fragment < FRAGMENTS; fragment++) {
+        unsigned bits = element_bits(plan->types[fragment]);
+        unsigned each = (bits < 32 ? 32 / bits : 1) * plan->counts[fragment];
+        uint16_t *places = arena_alloc(arena, sizeof *places * WARP * each + 1);
+        if (!places)
+            return false;
+        plan->places[fragment] = places;
+        for (unsigned lane = 0; lane < WARP; lane++)
+            for (unsigned i = 0; i < each; i++) {
+                unsigned row, column;
+                place(plan, fragment, lane, i, &row, &column);
+                *places++ = (uint16_t)(row * MATRIX_K + column);
+            }
+    }
+    return true;
+}
+
 /* Between registers and matrix: all lanes of `group` (of the quad pairs, or all). */
 static void exchange(const struct matrix *plan, struct lane *lanes, struct matrices *x,
                      unsigned fragment, int group)
 {
     unsigned bits = element_bits(plan->types[fragment]), each = bits < 32 ? 32 / bits : 1;
     uint64_t mask = bits == 64 ? ~UINT64_C(0) : (UINT64_C(1) << bits) - 1;
+    uint64_t *whole = fragment == FRAGMENT_A   ? x->a[0]
+                      : fragment == FRAGMENT_B ? x->b[0]
+                      : fragment == FRAGMENT_C ? x->c[0]
+                                               : x->d[0];
+    const uint16_t *at = plan->places[fragment];
     for (unsigned lane = 0; lane < WARP; lane++) {
-        if (group >= 0 && (int)(lane / 4 % 4) != group)
+        if (group >= 0 && (int)(lane / 4 % 4) != group) {
+            at += plan->counts[fragment] * each;
             continue;
+        }
         for (unsigned r = 0; r < plan->counts[fragment]; r++) {
-            uint64_t *reg = &lanes[lane].R[plan->slots[fragment][r]].u64;
-            if (fragment == FRAGMENT_D)
-                *reg = 0;
-            for (unsigned i = 0; i < each; i++) {
-                unsigned row, column;
-                place(plan, fragment, lane, r * each + i, &row, &column);
-                uint64_t *element = element_at(plan, x, fragment, row, column);
+            uint64_t *reg = &lanes[lane].R[plan->slots[fragment][r]].u64, value = *reg, out = 0;
+            for (unsigned i = 0; i < each; i++, at++) {
                 if (fragment == FRAGMENT_D)
-                    *reg |= (*element & mask) << (i * bits);
+                    out |= (whole[*at] & mask) << (i * bits);
                 else
-                    *element = *reg >> (i * bits) & mask;
+                    whole[*at] = value >> (i * bits) & mask;
             }
+            if (fragment == FRAGMENT_D)
+                *reg = out;
         }
     }
 }

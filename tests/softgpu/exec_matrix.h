@@ -5,7 +5,16 @@
 
 #include "exec_core.h"
 
-enum { FRAGMENT_D, FRAGMENT_A, FRAGMENT_B, FRAGMENT_C, FRAGMENTS, MATRIX_M = 32, MATRIX_K = 256 };
+enum {
+    FRAGMENT_D,
+    FRAGMENT_A,
+    FRAGMENT_B,
+    FRAGMENT_C,
+    FRAGMENTS,
+    MATRIX_M = 32,
+    MATRIX_K = 256,
+    FLOATS_K = 32
+};
 
 /* One instruction, made when it is decoded. */
 struct matrix {
@@ -19,12 +28,14 @@ struct matrix {
     uint32_t stride;  /* slot; 0: none given */
     uint8_t counts[FRAGMENTS];
     const uint32_t *slots[FRAGMENTS]; /* registers */
+    /* of mma and wmma.mma: of each lane's elements, the place in the matrix as kept below */
+    const uint16_t *places[FRAGMENTS];
 };
 
 /* Matrices in full: bits of the elements. */
 struct matrices {
     uint64_t a[MATRIX_M][MATRIX_K], b[MATRIX_M][MATRIX_K]; /* b[n][k] */
-    uint64_t c[MATRIX_M][MATRIX_M], d[MATRIX_M][MATRIX_M];
+    uint64_t c[MATRIX_M][MATRIX_K], d[MATRIX_M][MATRIX_K];
 };
 
 unsigned element_bits(uint8_t type);

@@ -88,8 +88,10 @@ static int64_t aligned(int64_t significand, int left, int right)
 /* sum * 2^exponent to the accumulator's type. */
 static uint64_t accumulator_bits(uint8_t type, int64_t sum, int exponent)
 {
-    double exact = ldexp((double)sum, exponent);
-    union slot out = {0};
+    /* scaled by a power of two that is made by hand where it is a normal number */
+    union slot scale = {.u64 = (uint64_t)(exponent + 1023) << 52}, out = {0};
+    double exact = exponent > -1023 && exponent < 1024 ? (double)sum * scale.f64
+                                                       : ldexp((double)sum, exponent);
     if (type == PTX_TYPE_f16)
         return small_from_double(PTX_TYPE_f16, exact, 0);
     out.f32 = (float)exact;
@@ -111,35 +113,47 @@ static uint64_t special_bits(uint8_t type, uint8_t special)
     }
 }
 
-/* One block of k: products of a and b, and the accumulator. */
+static uint8_t special_block(const struct part *a, const struct part *b, unsigned count,
+                             uint8_t special)
+{
+    for (unsigned i = 0; i < count; i++)
+        special = special_sum(special, special_product(a[i], b[i]));
+    return special;
+}
+
+/* One block of k: products of a and b, and the accumulator. special: some factor is no number. */
 static uint64_t block_sum(uint8_t type, int fraction, const struct part *a, const struct part *b,
-                          unsigned count, uint8_t of, uint64_t accumulator)
+                          unsigned count, bool special, uint8_t of, uint64_t accumulator)
 {
     struct part c = part_of(of, accumulator);
-    uint8_t special = c.special;
     int most = c.exponent, c_fraction = layout_of(of).mantissa;
     int64_t sum;
+    if (special || c.special != FINITE) {
+        uint8_t result = special_block(a, b, count, c.special);
+        if (result != FINITE)
+            return special_bits(type, result);
+    }
     for (unsigned i = 0; i < count; i++) {
         int exponent = a[i].exponent + b[i].exponent;
         if (a[i].significand && b[i].significand && exponent > most) /* zeros do not count */
             most = exponent;
-        special = special_sum(special, special_product(a[i], b[i]));
     }
-    if (special != FINITE)
-        return special_bits(type, special);
     sum = aligned(c.significand, FRACTION - c_fraction, most - c.exponent);
-    for (unsigned i = 0; i < count; i++)
-        sum += aligned((int64_t)a[i].significand * b[i].significand, FRACTION - fraction,
-                       most - a[i].exponent - b[i].exponent);
+    for (unsigned i = 0; i < count; i++) {
+        int64_t product = (int64_t)a[i].significand * b[i].significand;
+        if (product)
+            sum += aligned(product, FRACTION - fraction, most - a[i].exponent - b[i].exponent);
+    }
     return accumulator_bits(type, sum, most - FRACTION);
 }
 
 /* One row of a and one column of b. */
 struct line {
     const struct matrix *plan;
-    struct part a[MATRIX_K], b[MATRIX_K];
-    uint64_t bits_a[MATRIX_K], bits_b[MATRIX_K];
+    const struct part *a, *b;
+    const uint64_t *bits_a, *bits_b;
     int fraction; /* bits of a product's */
+    bool special; /* not all factors are numbers */
 };
 
 /* The usual case: block after block; tf32 of wmma in blocks of 4. */
@@ -150,7 +164,7 @@ static uint64_t chain_of(const struct line *x, uint64_t c)
     unsigned block = plan->wmma && plan->types[FRAGMENT_A] == PTX_TYPE_tf32 ? 4 : BLOCK;
     for (unsigned k = 0; k < plan->k; k += block) {
         unsigned count = plan->k - k < block ? plan->k - k : block;
-        c = block_sum(type, x->fraction, x->a + k, x->b + k, count, of, c);
+        c = block_sum(type, x->fraction, x->a + k, x->b + k, count, x->special, of, c);
         of = type;
     }
     return c;
@@ -160,7 +174,7 @@ static uint64_t chain_of(const struct line *x, uint64_t c)
 static uint64_t small_chain(const struct line *x, uint64_t c)
 {
     uint8_t type = x->plan->types[FRAGMENT_D];
-    struct part a[MATRIX_K], b[MATRIX_K];
+    struct part a[FLOATS_K], b[FLOATS_K];
     union slot sum = {0}, of_c = {.u64 = c};
     for (unsigned half = 0; half < 2; half++) {
         unsigned count = 0;
@@ -170,7 +184,7 @@ static uint64_t small_chain(const struct line *x, uint64_t c)
             a[count] = x->a[k];
             b[count++] = x->b[k];
         }
-        sum.u64 = block_sum(type, x->fraction, a, b, count, type, sum.u64);
+        sum.u64 = block_sum(type, x->fraction, a, b, count, x->special, type, sum.u64);
     }
     if (type == PTX_TYPE_f16)
         return small_from_double(
@@ -208,23 +222,39 @@ static uint64_t widened(uint8_t type, uint64_t bits)
     return small_from_double(PTX_TYPE_f16, small_to_double(pair, (uint32_t)bits), 0);
 }
 
+/* Takes rows of `count` elements apart; special[i]: not all of row i are numbers. */
+static void take_apart(uint8_t type, bool small, uint64_t rows[][MATRIX_K], unsigned row_count,
+                       unsigned count, struct part parts[][FLOATS_K], bool special[])
+{
+    for (unsigned i = 0; i < row_count; i++) {
+        special[i] = false;
+        for (unsigned k = 0; k < count; k++) {
+            if (small)
+                rows[i][k] = widened(type, rows[i][k]);
+            parts[i][k] = part_of(small ? PTX_TYPE_f16 : type, rows[i][k]);
+            special[i] |= parts[i][k].special != FINITE;
+        }
+    }
+}
+
 static void multiply_floats(const struct matrix *plan, struct matrices *x)
 {
     uint8_t of_a = plan->types[FRAGMENT_A], of_b = plan->types[FRAGMENT_B];
     bool small = of_a == PTX_TYPE_e4m3 || of_a == PTX_TYPE_e5m2;
     bool single = plan->m == 8 && plan->k == 4 && !plan->wmma;
+    bool special_a[MATRIX_M], special_b[MATRIX_M];
+    struct part a[MATRIX_M][FLOATS_K], b[MATRIX_M][FLOATS_K];
     struct line line = {.plan = plan,
                         .fraction = 2 * layout_of(small ? PTX_TYPE_f16 : of_a).mantissa};
-    for (unsigned n = 0; n < plan->n; n++) {
-        for (unsigned k = 0; k < plan->k; k++) {
-            line.bits_b[k] = small ? widened(of_b, x->b[n][k]) : x->b[n][k];
-            line.b[k] = part_of(small ? PTX_TYPE_f16 : of_b, line.bits_b[k]);
-        }
-        for (unsigned m = 0; m < plan->m; m++) {
-            for (unsigned k = 0; k < plan->k; k++) {
-                line.bits_a[k] = small ? widened(of_a, x->a[m][k]) : x->a[m][k];
-                line.a[k] = part_of(small ? PTX_TYPE_f16 : of_a, line.bits_a[k]);
-            }
+    take_apart(of_a, small, x->a, plan->m, plan->k, a, special_a);
+    take_apart(of_b, small, x->b, plan->n, plan->k, b, special_b);
+    for (unsigned m = 0; m < plan->m; m++) {
+        line.a = a[m];
+        line.bits_a = x->a[m];
+        for (unsigned n = 0; n < plan->n; n++) {
+            line.b = b[n];
+            line.bits_b = x->b[n];
+            line.special = special_a[m] || special_b[n];
             x->d[m][n] = small    ? small_chain(&line, x->c[m][n])
                          : single ? single_chain(&line, x->c[m][n])
                                   : chain_of(&line, x->c[m][n]);
