@@ -463,8 +463,8 @@ void parse_params(struct parser *p, struct ptx_var ***out, uint32_t *count, uint
     uint64_t offset = 0;
     parse_expect(p, '(');
     while (p->token.kind != TOKEN_END && !token_is(p, ')')) {
-        struct ptx_var *var = parse_param(p), **slot = growing_add(p, &params, sizeof *slot);
-        if (!var || !slot)
+        struct ptx_var *var = parse_param(p), **slot;
+        if (!var || !(slot = growing_add(p, &params, sizeof *slot)))
             break;
         *slot = var;
         offset = (offset + var->align - 1) & ~(uint64_t)(var->align - 1);

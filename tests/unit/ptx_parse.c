@@ -306,6 +306,8 @@ static void test_errors(void)
         {HEAD ".entry e() { call foo; }", "4:19: foo is not declared"},
         {HEAD ".global .b32 x = 1 / (3 - 3);", "4:29: division by zero"},
         {HEAD ".global .b32 x = 1 +;", "4:21: integer expected"},
+        {HEAD ".entry e() { p: .callprototype (.param .b32 _) _ (.param .b32 _, 5); }",
+         "4:66: .param or .reg expected"},
         {HEAD ".section .x {", "4:14: the text ends inside a statement"},
     };
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
