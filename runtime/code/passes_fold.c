@@ -169,19 +169,16 @@ static uint64_t shifted(const struct ptx_form *form, uint64_t a, uint64_t by, un
     return by >= bits ? 0 : a >> by;
 }
 
-static uint64_t bit_field(uint64_t a, uint64_t at, uint64_t length, unsigned bits, bool is_signed)
+/* Only of fields within the word: beyond it, 64-bit fields of an H200 are not what the ISA says. */
+static bool bit_field(uint64_t a, uint64_t at, uint64_t length, unsigned bits, bool is_signed,
+                      uint64_t *out)
 {
-    at &= 0xff;
-    length &= 0xff;
-    uint64_t sign = 0;
-    if (is_signed && length) {
-        uint64_t top = at + length - 1 < bits - 1 ? at + length - 1 : bits - 1;
-        sign = a >> top & 1;
-    }
-    uint64_t out = at >= bits ? 0 : a >> at, room = at >= bits ? 0 : bits - at;
-    uint64_t kept = length < room ? length : room;
-    out &= bits_mask((unsigned)kept);
-    return sign ? out | ~bits_mask((unsigned)kept) : out;
+    if (at > bits || length > bits || at + length > bits)
+        return false;
+    *out = length ? a >> at & bits_mask((unsigned)length) : 0;
+    if (is_signed && length && *out >> (length - 1) & 1)
+        *out |= ~bits_mask((unsigned)length);
+    return true;
 }
 
 static uint64_t lop3(uint64_t a, uint64_t b, uint64_t c, uint64_t table)
@@ -260,7 +257,7 @@ static bool plain_integer(const struct ptx_form *form, const uint64_t *in, unsig
     case PTX_OP_prmt:
         return *out = permuted(in[0], in[1], in[2]), true;
     case PTX_OP_bfe:
-        return *out = bit_field(in[0], in[1], in[2], bits, is_signed), true;
+        return bit_field(in[0], in[1], in[2], bits, is_signed, out);
     default:
         return false;
     }

@@ -1,7 +1,8 @@
 /* Before anything else: takes from ptxas what it would do to constants, or to code that constants
  * make simpler, and not to the original. It fuses a product without a rounding of its own where all
  * that read it are sums, and only there; it multiplies known numbers and rounds where it would have
- * fused; and it drops x * 1.0 and with that the quieting of a NaN. (Seen in what ptxas 13.0 makes;
+ * fused; it drops x * 1.0 and with that the quieting of a NaN; and of known numbers it computes
+ * approximate operations otherwise than the GPU does. (Seen in what ptxas 13.0 makes;
  * another one may decide otherwise, which verification is there to find.) */
 #include "passes.h"
 
@@ -57,15 +58,14 @@ static bool round_it(const struct rewriter *r, const struct ptx_instr *at, struc
     return out->text != NULL;
 }
 
-/* One factor becomes a number that ptxas cannot see: or-ed with a zero made of %nctaid, whose value
- * only the guard knows. */
-static bool hide_factor(const struct rewriter *r, const struct ptx_instr *at, uint64_t value,
-                        struct rewrite *out)
+/* The last operand becomes a number that ptxas cannot see: or-ed with a zero made of %nctaid, whose
+ * value only the guard knows. */
+static bool hide_last(const struct rewriter *r, const struct ptx_instr *at, uint64_t value,
+                      struct rewrite *out)
 {
-    const struct ptx_operand *to = &at->operands[0], *left = &at->operands[1];
-    uint8_t type = at->form->types[0];
     const struct kg_launch *launch = r->values->launch;
-    bool wide = type == PTX_TYPE_f64;
+    const struct ptx_operand *to = &at->operands[0], *left = &at->operands[1];
+    bool wide = at->form->types[0] == PTX_TYPE_f64, two = at->operand_count == 3;
     if (!launch || names_ours(r, at))
         return false;
     out->pass = PASS_hidden;
@@ -73,19 +73,59 @@ static bool hide_factor(const struct rewriter *r, const struct ptx_instr *at, ui
         r->arena,
         "{ .reg .b32 %%kgz, %%kgl, %%kgh; .reg .f%s %%kgt; mov.u32 %%kgz, %%nctaid.x; "
         "xor.b32 %%kgz, %%kgz, 0x%X; or.b32 %%kgl, %%kgz, 0x%X; or.b32 %%kgh, %%kgz, 0x%X; %s; "
-        "%s%s %s, %s, %%kgt; }",
+        "%s%s %s, %s%s%%kgt; }",
         wide ? "64" : "32", launch->grid.x, (uint32_t)value, (uint32_t)(value >> 32),
         wide ? "mov.b64 %kgt, {%kgl, %kgh}" : "mov.b32 %kgt, %kgl", guard_text(r, at),
-        at->form->text, source_text(r, to->begin, to->end), source_text(r, left->begin, left->end));
+        at->form->text, source_text(r, to->begin, to->end),
+        two ? source_text(r, left->begin, left->end) : "", two ? ", " : "");
     return out->text != NULL;
+}
+
+/* What the GPU computes in its own way, and ptxas, of known numbers, in another. */
+static bool is_approximate(const struct ptx_form *form)
+{
+    switch (form->op) {
+    case PTX_OP_ex2:
+    case PTX_OP_lg2:
+    case PTX_OP_sin:
+    case PTX_OP_cos:
+    case PTX_OP_tanh:
+    case PTX_OP_rsqrt:
+        return true;
+    case PTX_OP_rcp:
+    case PTX_OP_sqrt:
+    case PTX_OP_div:
+        return ptx_has(form, PTX_MOD_approx) || ptx_has(form, PTX_MOD_full);
+    default:
+        return false;
+    }
+}
+
+static bool settle_approximate(const struct rewriter *r, uint32_t instr, struct rewrite *out)
+{
+    const struct ptx_instr *at = &r->func->instrs[instr];
+    struct range last = {0};
+    if (at->form->type_count != 1 || !fold_is_float(at->form->types[0]) || at->operand_count < 2 ||
+        at->operand_count > 3)
+        return false;
+    for (unsigned i = 1; i < at->operand_count; i++) {
+        last = values_source(r->values, instr, &at->operands[i], at->form->types[0]);
+        if (!range_known(&last))
+            return false;
+    }
+    return hide_last(r, at, last.low, out);
 }
 
 bool rewrite_settle(const struct rewriter *r, uint32_t instr, struct rewrite *out)
 {
     const struct ptx_instr *at = &r->func->instrs[instr];
     struct uses uses = {false, false, false};
-    if (at->opaque || at->opaque_text || at->operand_count != 3 || !is_product(at->form) ||
-        at->operands[0].kind != PTX_REG || at->operands[0].component)
+    if (at->opaque || at->opaque_text || !at->operand_count || at->operands[0].kind != PTX_REG ||
+        at->operands[0].component)
+        return false;
+    if (is_approximate(at->form))
+        return settle_approximate(r, instr, out);
+    if (at->operand_count != 3 || !is_product(at->form))
         return false;
     uint8_t type = at->form->types[0];
     follow(r, graph_write(r->graph, instr, at->operands[0].reg), &uses);
@@ -101,6 +141,6 @@ bool rewrite_settle(const struct rewriter *r, uint32_t instr, struct rewrite *ou
     if ((known_a && (a.low | sign) == (one | sign)) || (known_b && (b.low | sign) == (one | sign)))
         return round_it(r, at, out);
     if (known_a && known_b && !uses.other && (uses.sum || uses.full))
-        return hide_factor(r, at, b.low, out);
+        return hide_last(r, at, b.low, out);
     return uses.other && !uses.full && round_it(r, at, out);
 }

@@ -132,6 +132,13 @@ static int guard_length(const struct work *work, const struct ptx_instr *instr)
     return size ? (int)size : -1;
 }
 
+/* ptxas folds what it sees of a NaN otherwise than the GPU computes: such a scalar stays a load. */
+static bool is_nan(enum ptx_type type, uint64_t bits)
+{
+    return (type == PTX_TYPE_f32 && (bits & 0x7fffffff) > 0x7f800000) ||
+           (type == PTX_TYPE_f64 && (bits & INT64_MAX) > 0x7ff0000000000000);
+}
+
 /* A load from the entry's parameters, all of whose bytes are known, becomes one move or several. */
 static void edit_load(struct work *work, const struct ptx_func *func, const struct ptx_instr *instr)
 {
@@ -151,7 +158,8 @@ static void edit_load(struct work *work, const struct ptx_func *func, const stru
     char *text = NULL;
     for (unsigned i = 0; i < count; i++) {
         uint64_t value;
-        if (!known_value(work, param->offset + (uint64_t)from->offset + i * size, size, &value))
+        if (!known_value(work, param->offset + (uint64_t)from->offset + i * size, size, &value) ||
+            is_nan(form->types[0], value))
             return;
         char *move = move_text(work, work->source + instr->place.begin, guard, func,
                                count > 1 ? &to->parts[i] : to, form->types[0], value);
