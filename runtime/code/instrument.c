@@ -203,10 +203,15 @@ static void write_end(struct rewriting *work)
     fputs(" ret;\nkgi_end:\n call kgi_spent, (%kgi_l);\n exit;\n", work->to);
 }
 
+/* Before the first instruction, and before labels there that something branches to. */
 static uint32_t start_of(const struct ptx_func *func)
 {
     uint32_t start = func->instr_count ? func->instrs[0].place.begin : func->body_end - 1;
-    for (uint32_t i = 0; i < func->label_count; i++)
+    bool back = !func->instr_count;
+    for (uint32_t i = 0; i < func->instr_count && !back; i++)
+        back = ptx_effects(&func->instrs[i]) & (PTX_BRANCH | PTX_WORST) &&
+               goes_back(func, &func->instrs[i], 0);
+    for (uint32_t i = 0; i < func->label_count && back; i++)
         if (func->labels[i].place.begin < start)
             start = func->labels[i].place.begin;
     return start;
