@@ -1,6 +1,6 @@
 /* Programs built by nvcc, unmodified, on the software GPU: with -cudart shared, with a default
- * stream for each thread, with machine code only (which cannot run), with graphs on two devices;
- * the device's absence; and NVRTC with the driver's API in one process. */
+ * stream for each thread, with machine code only (which cannot run), with graphs on two devices,
+ * linked on the device; the device's absence; and NVRTC with the driver's API in one process. */
 #include "softgpu/soft_test.h"
 
 /* Runs a program of <build>/softgpu with our two libraries first in the search path. */
@@ -114,6 +114,7 @@ int main(void)
     setenv("SOFTGPU_DEVICES", "2", 1);
     CHECK(run("graphs", NULL, BUILD_DIR "/softgpu") == 0);
     unsetenv("SOFTGPU_DEVICES");
+    CHECK(run("separate", NULL, BUILD_DIR "/softgpu") == 0);
     setenv("SOFTGPU_FAULT", "hang:1", 1);
     CHECK(run("runtime", "hang", BUILD_DIR "/softgpu") == 0);
     unsetenv("SOFTGPU_FAULT");

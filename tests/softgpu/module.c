@@ -6,14 +6,76 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptx_link.h"
+
 /* ---- code ---- */
+
+/* The parts of a program that was linked on the device (nvcc -rdc): the fatbins that a wrapper of
+ * version 2 names beside its own, which holds machine code at most. NULL: it is no such wrapper. */
+static void *const *parts_of(const unsigned char *data, size_t size)
+{
+    uint32_t magic, version;
+    void *const *parts;
+    memcpy(&magic, data, sizeof magic);
+    if (size || magic != 0x466243b1)
+        return NULL;
+    memcpy(&version, data + 4, sizeof version);
+    memcpy(&parts, data + 16, sizeof parts);
+    return version >= 2 && parts && parts[0] ? parts : NULL;
+}
+
+/* Adds the PTX of one part. Left out are a part without PTX for this device, such as NVIDIA's
+ * device runtime: what a kernel misses of it the linker names; and that runtime's PTX where there
+ * is some: kernels launch nothing here. */
+static CUresult part_add(struct ptx_linker *linker, const void *fatbin, const char *arch)
+{
+    struct image_code image = {0};
+    char error[256] = "";
+    CUresult result = soft_status(image_select(fatbin, 0, arch, true, &image));
+    if (result == CUDA_ERROR_NO_BINARY_FOR_GPU)
+        result = CUDA_SUCCESS;
+    if (image.ptx.size && !strstr((const char *)image.ptx.data, "cudartErrorTable")) {
+        kg_status status = ptx_linker_add(linker, (const char *)image.ptx.data, image.ptx.size,
+                                          error, sizeof error);
+        result = status == KG_OK          ? CUDA_SUCCESS
+                 : status == KG_NO_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY
+                                          : CUDA_ERROR_INVALID_PTX;
+        if (result != CUDA_SUCCESS)
+            soft_say("PTX refused: %s", error);
+    }
+    image_code_free(&image);
+    return result;
+}
+
+static CUresult parts_link(void *const *parts, const char *arch, struct image_code *out)
+{
+    struct ptx_linker *linker = ptx_linker_create();
+    CUresult result = linker ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    char error[256] = "", *text;
+    for (; result == CUDA_SUCCESS && *parts; parts++)
+        result = part_add(linker, *parts, arch);
+    if (result == CUDA_SUCCESS && !ptx_linker_count(linker))
+        result = CUDA_ERROR_NO_BINARY_FOR_GPU;
+    if (result == CUDA_SUCCESS) {
+        kg_status status = ptx_linker_link(linker, &text, error, sizeof error);
+        if (status == KG_OK)
+            out->ptx = (struct kg_bytes){.data = (unsigned char *)text, .size = strlen(text) + 1};
+        else
+            soft_say("link: %s", error);
+        result = soft_status(status);
+    }
+    ptx_linker_free(linker);
+    return result;
+}
 
 CUresult code_create(const void *data, size_t size, const char *arch, struct code **out)
 {
     struct code *code = calloc(1, sizeof *code);
     if (!code)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = soft_status(image_select(data, size, arch, true, &code->image));
+    void *const *parts = parts_of(data, size);
+    CUresult result = parts ? parts_link(parts, arch, &code->image)
+                            : soft_status(image_select(data, size, arch, true, &code->image));
     if (result == CUDA_SUCCESS && !code->image.ptx.size)
         result = CUDA_ERROR_NO_BINARY_FOR_GPU;
     if (result != CUDA_SUCCESS) {
