@@ -55,12 +55,10 @@ uint8_t fold_source_type(const struct ptx_form *form, unsigned index)
     case PTX_OP_set:
         return form->type_count != 2 ? PTX_TYPE_none : index == 2 ? PTX_TYPE_pred : form->types[1];
     case PTX_OP_setp:
-        return index == 2 ? PTX_TYPE_pred : first;
     case PTX_OP_selp:
         return index == 2 ? PTX_TYPE_pred : first;
     case PTX_OP_shl:
     case PTX_OP_shr:
-        return index ? PTX_TYPE_u32 : first;
     case PTX_OP_bfe:
         return index ? PTX_TYPE_u32 : first;
     case PTX_OP_bfi:
