@@ -111,6 +111,7 @@ struct code {
         const uint32_t *list; /* slots of a vector; targets of brx, count first */
         const struct call_site *call;
         const struct matrix *matrix; /* exec_matrix.h */
+        const struct bulk *bulk;
     };
     const struct ptx_instr *instr;
 };
@@ -125,6 +126,16 @@ struct call_arg {
     bool in_memory;        /* a .param variable of the caller's frame, else a slot */
     uint32_t slot, offset; /* offset: in the frame's local memory */
     uint32_t size;
+};
+
+/* The addresses of a bulk copy: to, from, and the mbarrier that is told. */
+enum { BULK_TO, BULK_FROM, BULK_MBARRIER, BULK_ADDRESSES };
+struct bulk {
+    uint32_t slots[BULK_ADDRESSES], size; /* size: slot of the number of bytes */
+    int64_t offsets[BULK_ADDRESSES];
+    uint8_t spaces[BULK_ADDRESSES];
+    bool narrow[BULK_ADDRESSES];
+    unsigned count;
 };
 
 enum builtin { BUILTIN_NONE, BUILTIN_PRINTF, BUILTIN_ASSERT, BUILTIN_MALLOC, BUILTIN_FREE };
@@ -403,6 +414,8 @@ bool slow_mbarrier(struct lane *lane, union slot *R, const struct code *c);
 bool slow_stack(struct lane *lane, union slot *R, const struct code *c);
 bool slow_hint(struct lane *lane, union slot *R, const struct code *c);
 bool slow_cluster(struct lane *lane, union slot *R, const struct code *c);
+bool slow_bulk(struct lane *lane, union slot *R, const struct code *c);
+bool mbarrier_complete(struct lane *lane, uint64_t address, uint32_t bytes);
 bool slow_cvt_pack(struct lane *lane, union slot *R, const struct code *c);
 
 bool slow_fence(struct lane *lane, union slot *R, const struct code *c);

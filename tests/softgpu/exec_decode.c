@@ -619,9 +619,7 @@ static void matrix(struct decoder *x, const struct ptx_instr *instr)
             plan->wmma && form->op != PTX_OP_wmma_mma ? plan->fragment : order[registers & 3];
         if (o->kind == PTX_ADDRESS) {
             c.kind = (uint8_t)address_of(x, o, form->space, &c);
-        } else if (o->kind == PTX_REG && plan->wmma) {
-            plan->stride = slot_of(x, o, PTX_TYPE_u32);
-        } else if (o->kind == PTX_INT) {
+        } else if (o->kind == PTX_INT || (o->kind == PTX_REG && plan->wmma)) {
             plan->stride = slot_of(x, o, PTX_TYPE_u32);
         } else {
             const struct ptx_operand one = {.part_count = 1, .parts = (struct ptx_operand *)o};
@@ -689,6 +687,31 @@ static void vector_atomic(struct decoder *x, const struct ptx_instr *instr)
     both.part_count = count * (at + 1);
     c.list = list_of(x, &both, c.type);
     c.kind = (uint8_t)address_of(x, &o[at], form->space, &c);
+    *emit(x, c.op, instr) = c;
+}
+
+/* cp.async.bulk [to], [from], bytes {, [mbarrier]} */
+static void bulk_copy(struct decoder *x, const struct ptx_instr *instr)
+{
+    struct code c = {.op = X_slow, .instr = instr, .slow = form_slow(instr->form), .count = 1};
+    struct bulk *bulk = arena_alloc(&x->module->arena, sizeof *bulk);
+    bool to_shared = instr->form->space == PTX_SPACE_shared;
+    x->failed |= !bulk;
+    x->unsupported |= !c.slow || !ptx_has(instr->form, PTX_MOD_global) ||
+                      instr->operand_count != (to_shared ? 4 : 3);
+    for (unsigned i = 0; bulk && !x->unsupported && i < instr->operand_count; i++) {
+        struct code one = {0};
+        if (i == 2) {
+            bulk->size = slot_of(x, &instr->operands[i], PTX_TYPE_u32);
+            continue;
+        }
+        unsigned space = (i == 1) == to_shared ? PTX_SPACE_global : PTX_SPACE_shared;
+        bulk->spaces[bulk->count] = (uint8_t)address_of(x, &instr->operands[i], space, &one);
+        bulk->slots[bulk->count] = one.a;
+        bulk->offsets[bulk->count] = one.imm;
+        bulk->narrow[bulk->count++] = one.narrow;
+    }
+    c.bulk = bulk;
     *emit(x, c.op, instr) = c;
 }
 
@@ -823,6 +846,9 @@ static void instruction(struct decoder *x, const struct ptx_instr *instr)
     case PTX_OP_bar_warp_sync:
         x->unsupported |= !collective(&c, instr->form);
         plain(x, instr, c);
+        return;
+    case PTX_OP_cp_async_bulk:
+        bulk_copy(x, instr);
         return;
     case PTX_OP_atom:
     case PTX_OP_red:

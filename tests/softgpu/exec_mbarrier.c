@@ -78,6 +78,20 @@ static bool arrival(struct lane *lane, union slot *R, const struct code *c, stru
     return true;
 }
 
+/* bytes have come, of those that the mbarrier at a generic address expects. */
+bool mbarrier_complete(struct lane *lane, uint64_t address, uint32_t bytes)
+{
+    uint64_t *word = memory_at(lane, address, 8, true);
+    if (!word || address >> 48 != WINDOW_SHARED)
+        return word ? lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "mbarrier outside shared memory")
+                    : false;
+    struct mbarrier b = unpack(*word);
+    b.bytes -= (int32_t)bytes;
+    complete(&b);
+    *word = pack(b);
+    return true;
+}
+
 bool slow_mbarrier(struct lane *lane, union slot *R, const struct code *c)
 {
     const struct ptx_form *form = c->instr->form;

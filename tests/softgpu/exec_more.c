@@ -1,4 +1,5 @@
-/* What remains: memory on the stack, hints to the caches, clusters of one block, packed conversion.
+/* What remains: memory on the stack, hints to the caches, clusters of one block, bulk
+ * copies, packed conversion.
  */
 #include "exec_core.h"
 
@@ -61,6 +62,28 @@ bool slow_cluster(struct lane *lane, union slot *R, const struct code *c)
         return lane_fault(lane, EXEC_TRAP, "block %u of a cluster of one", R[c->b].u32);
     R[c->d].u64 = c->type == PTX_TYPE_u32 ? R[c->a].u32 : R[c->a].u64;
     return true;
+}
+
+/* cp.async.bulk between global and shared memory, done at once. */
+bool slow_bulk(struct lane *lane, union slot *R, const struct code *c)
+{
+    const struct bulk *bulk = c->bulk;
+    uint64_t at[BULK_ADDRESSES] = {0};
+    uint32_t size = R[bulk->size].u32;
+    for (unsigned i = 0; i < bulk->count; i++) {
+        uint64_t base = bulk->narrow[i] ? R[bulk->slots[i]].u32 : R[bulk->slots[i]].u64;
+        at[i] = generic_address(bulk->spaces[i], base + (uint64_t)bulk->offsets[i]);
+    }
+    if (size % 16)
+        return lane_fault(lane, EXEC_MISALIGNED, "bulk copy of %u bytes", size);
+    for (uint32_t done = 0; done < size; done += 16) {
+        const void *from = memory_at(lane, at[BULK_FROM] + done, 16, false);
+        void *to = from ? memory_at(lane, at[BULK_TO] + done, 16, true) : NULL;
+        if (!to)
+            return false;
+        memmove(to, from, 16);
+    }
+    return bulk->count < BULK_ADDRESSES || mbarrier_complete(lane, at[BULK_MBARRIER], size);
 }
 
 /* cvt.pack: two integers, cut to the first type, low part last; with a third operand its low bits

@@ -132,13 +132,43 @@ static void test_pipeline(void)
     exec_module_destroy(module);
 }
 
+/* Bulk copies: 64 bytes come, each thread adds its number to a word, they go back. */
+static const char bulk[] = ENTRY(
+    ".shared .align 16 .b8 place[64];\n.shared .align 8 .b64 bar;\n"
+    "mov.u32 %r0, %tid.x;\nmov.u32 %r1, place;\nmov.u32 %r2, bar;\nsetp.eq.u32 %p0, %r0, 0;\n"
+    "@%p0 mbarrier.init.shared.b64 [%r2], 16;\nbar.sync 0;\n"
+    "@%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d0], 64, "
+    "[%r2];\n@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 %d1, [%r2], 64;\n"
+    "@!%p0 mbarrier.arrive.shared::cta.b64 %d1, [%r2];\n"
+    "wait: mbarrier.try_wait.shared::cta.b64 %p1, [%r2], %d1;\n@!%p1 bra wait;\n"
+    "shl.b32 %r3, %r0, 2;\nadd.u32 %r3, %r3, %r1;\nld.shared.u32 %r4, [%r3];\n"
+    "add.u32 %r4, %r4, %r0;\nst.shared.u32 [%r3], %r4;\nfence.proxy.async.shared::cta;\n"
+    "bar.sync 0;\n@%p0 cp.async.bulk.global.shared::cta.bulk_group [%d0], [%r1], 64;\n"
+    "@%p0 cp.async.bulk.commit_group;\n@%p0 cp.async.bulk.wait_group.read 0;");
+
+static void test_bulk(void)
+{
+    struct exec_module *module = module_of(bulk);
+    unsigned *out = (unsigned *)test_alloc(64, 256);
+    for (unsigned i = 0; i < 16; i++)
+        out[i] = 100 * i;
+    struct test_call call = call_of(module, "k", 1, 16, 0);
+    ARG(&call, void *, out);
+    if (CHECK(call_good(&call)))
+        for (unsigned i = 0; i < 16; i++)
+            CHECK(out[i] == 101 * i);
+    exec_module_destroy(module);
+}
+
 /* What is missing says so, by name and place; that it is skipped would be worse. */
 static void test_missing(void)
 {
     static const char *const texts[] = {
         "wgmma.fence.sync.aligned;",
-        "cp.async.bulk.commit_group;",
-        "griddepcontrol.wait; cp.async.bulk.wait_group 0;",
+        "cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d0, "
+        "{%r2}], [%r3];",
+        "griddepcontrol.wait; cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%d0], "
+        "[%r1], 16;",
         "tex.1d.v4.f32.s32 {%r1, %r2, %r3, %r4}, [%d0, {%r0}];",
         "barrier.cluster.arrive; fma.rn.oob.f16x2 %r0, %r1, %r2, %r3;",
         "mma.sync.aligned.m16n8k16.row.col.kind::f8f6f4.f32.e3m2.e3m2.f32 {%r0, %r1, %r2, %r3}, "
@@ -174,6 +204,7 @@ int main(void)
     }
     exec_module_destroy(module);
     test_pipeline();
+    test_bulk();
     test_missing();
     test_free_all();
     return test_result();
