@@ -203,6 +203,8 @@ static void decide_way(struct spin *spin, uint32_t block)
         if (!graph_in_loop(spin->graph, spin->loop, at->preds[p]))
             continue;
         const uint32_t *by = graph_controllers(spin->graph, at->preds[p], &count);
+        if (!by)
+            spin->work = WORK_MAX; /* not known: too large to tell */
         decide_block(spin, at->preds[p]);
         for (uint32_t i = 0; by && i < count; i++, spin->work++)
             if (graph_in_loop(spin->graph, spin->loop, by[i]))
