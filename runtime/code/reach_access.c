@@ -287,7 +287,6 @@ void reach_take_instr(struct collecting *c, uint32_t i, bool calls_harmless)
 {
     const struct ptx_instr *instr = &c->r->func->instrs[i];
     uint32_t effects = instr->opaque ? PTX_WORST : ptx_ops[instr->form->op].effects;
-    bool address = false;
     if (effects & PTX_CALLS) {
         if (!calls_harmless)
             reach_add_stray(c, true, "a function that is called", instr->place.line);
@@ -299,16 +298,17 @@ void reach_take_instr(struct collecting *c, uint32_t i, bool calls_harmless)
                             instr->place.line);
         return;
     }
+    if (strstr(instr->form->text, ".tensor")) /* what the tensor map leads to */
+        reach_add_stray(c, true, "a tensor map", instr->place.line);
     for (unsigned n = 0; n < instr->operand_count; n++) {
         struct shape shape;
         if (!reach_shape_of(instr, n, &shape))
             continue;
-        address = true;
         if (c->count < c->room)
             take_access(c, i, n, &shape);
         else
             reach_add_stray(c, shape.writes, "too many accesses", instr->place.line);
     }
-    if (effects & PTX_WORST && !address)
+    if (effects & PTX_WORST)
         reach_add_stray(c, true, "an unknown instruction", instr->place.line);
 }

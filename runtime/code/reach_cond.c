@@ -277,12 +277,16 @@ const struct fact *reach_edge(struct reaching *r, uint32_t from, uint32_t to)
 {
     const struct graph_block *block = &r->graph->blocks[from];
     const struct fact *facts = r->facts[from];
-    if (block->ends != GRAPH_BRANCHES || !block->guarded || block->succ_count != 2)
+    if (block->ends == GRAPH_FALLS || !block->guarded || block->end == block->first)
         return facts;
     const struct ptx_instr *last = &r->func->instrs[block->end - 1];
-    if (last->form->op != PTX_OP_bra || last->guard == PTX_NO_REG)
+    bool branch =
+        block->ends == GRAPH_BRANCHES && last->form->op == PTX_OP_bra && block->succ_count == 2;
+    bool leaves = block->ends == GRAPH_RETURNS && to != r->graph->exit &&
+                  (last->form->op == PTX_OP_ret || last->form->op == PTX_OP_exit);
+    if ((!branch && !leaves) || last->guard == PTX_NO_REG)
         return facts;
-    bool taken = block->succs[0] == to;
+    bool taken = branch && block->succs[0] == to;
     return reach_assume(r, reach_predicate(r, block->end - 1, last->guard),
                         taken != last->guard_negated, facts);
 }

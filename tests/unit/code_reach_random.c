@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-enum { REGS = 8, TEXT = 1 << 16, KERNELS = 1500 };
+enum { REGS = 8, TEXT = 1 << 16, KERNELS = 700 };
 
 static char text[TEXT];
 static size_t used;
@@ -111,6 +111,10 @@ static void branch(unsigned depth)
 {
     unsigned label = labels++;
     compare(1);
+    if (pick(6) == 0) {
+        put("@%s%%p1 %s;\n", pick(2) ? "!" : "", pick(2) ? "ret" : "exit");
+        return;
+    }
     put("@%s%%p1 bra L%u;\n", pick(2) ? "!" : "", label);
     body(depth + 1, 1 + pick(4));
     if (pick(2)) {
