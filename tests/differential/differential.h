@@ -3,8 +3,8 @@
  *
  * A row is text such as "add.sat.s32 >, <, <": ">" is a result, "<" an operand, of the type that
  * follows or else of the instruction's last one; "$0" means the first operand again, "^0" the first
- * result; "(a|b)" stands for two rows (without a bar it is text). Every thread runs the row once on inputs of its own, which
- * depend on nothing but the row's text and the thread's number. */
+ * result; "(a|b)" stands for two rows (without a bar it is text). Every thread runs the row once on
+ * inputs of its own, which depend on nothing but the row's text and the thread's number. */
 #ifndef DIFFERENTIAL_H
 #define DIFFERENTIAL_H
 

@@ -779,6 +779,12 @@ static void instruction(struct decoder *x, const struct ptx_instr *instr)
 {
     struct code c = {
         .instr = instr, .count = 1, .type = instr->form->type_count ? instr->form->types[0] : 0};
+    unsigned of_block = instr->form->op - PTX_OP_bar_sync; /* sync, arrive, red by turns */
+    _Static_assert(PTX_OP_barrier_cta_red - PTX_OP_bar_sync == 11, "12 rows in order");
+    if (!instr->opaque && of_block < 12) {
+        barrier(x, instr, of_block % 3 == 1, of_block % 3 == 2);
+        return;
+    }
     switch (instr->opaque ? PTX_OP_unknown : (enum ptx_op)instr->form->op) {
     case PTX_OP_unknown:
         x->unsupported = true;
@@ -805,37 +811,19 @@ static void instruction(struct decoder *x, const struct ptx_instr *instr)
         emit(x, x->ptx->entry ? X_exit : X_ret, instr);
         return;
     case PTX_OP_exit:
-        emit(x, X_exit, instr);
-        return;
     case PTX_OP_trap:
-        emit(x, X_trap, instr);
-        return;
     case PTX_OP_nanosleep:
-        emit(x, X_yield, instr);
-        return;
-    case PTX_OP_bar_sync:
-    case PTX_OP_bar_cta_sync:
-    case PTX_OP_barrier_sync:
-    case PTX_OP_barrier_cta_sync:
-        barrier(x, instr, false, false);
+        emit(x,
+             instr->form->op == PTX_OP_exit   ? X_exit
+             : instr->form->op == PTX_OP_trap ? X_trap
+                                              : X_yield,
+             instr);
         return;
     case PTX_OP_barrier_cluster_wait: /* a block is a cluster of its own */
         c.op = X_barrier;
         c.a = constant(x, CLUSTER_BARRIER);
         c.b = constant(x, 0);
         *emit(x, c.op, instr) = c;
-        return;
-    case PTX_OP_bar_arrive:
-    case PTX_OP_bar_cta_arrive:
-    case PTX_OP_barrier_arrive:
-    case PTX_OP_barrier_cta_arrive:
-        barrier(x, instr, true, false);
-        return;
-    case PTX_OP_bar_red:
-    case PTX_OP_bar_cta_red:
-    case PTX_OP_barrier_red:
-    case PTX_OP_barrier_cta_red:
-        barrier(x, instr, false, true);
         return;
     case PTX_OP_shfl:
     case PTX_OP_vote:

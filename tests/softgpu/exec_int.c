@@ -342,6 +342,17 @@ static uint32_t logic3(uint32_t a, uint32_t b, uint32_t c, uint32_t table)
     return out;
 }
 
+/* lop3, and lop3.and or lop3.or with a predicate. */
+static void logic_of(union slot *R, const struct code *c)
+{
+    uint32_t out = logic3(R[c->a].u32, R[c->b].u32, R[c->c].u32, R[c->m].u32);
+    if (c->list) {
+        bool other = R[c->list[0]].u32 != 0, set = out != 0;
+        R[c->p].u64 = ptx_has(c->instr->form, PTX_MOD_or) ? set || other : set && other;
+    }
+    R[c->d].u64 = out;
+}
+
 /* dp4a, dp2a: each operand has a type of its own */
 static uint32_t dot(const struct ptx_form *form, uint32_t a, uint32_t b, uint32_t c)
 {
@@ -501,11 +512,7 @@ bool slow_int(struct lane *lane, union slot *R, const struct code *c)
         d->u64 = funnel(form, a.u32, b.u32, e.u32);
         return true;
     case PTX_OP_lop3:
-        d->u64 = logic3(a.u32, b.u32, e.u32, R[c->m].u32);
-        if (c->list) { /* with .and or .or and a predicate */
-            bool other = R[c->list[0]].u32 != 0, set = d->u32 != 0;
-            R[c->p].u64 = ptx_has(form, PTX_MOD_or) ? set || other : set && other;
-        }
+        logic_of(R, c);
         return true;
     case PTX_OP_bmsk:
         d->u64 = bit_mask(form, a.u32, b.u32);
