@@ -775,6 +775,13 @@ static void operation(struct decoder *x, const struct ptx_instr *instr)
     }
 }
 
+static unsigned leaving(const struct decoder *x, unsigned op)
+{
+    if (op == PTX_OP_ret && !x->ptx->entry)
+        return X_ret;
+    return op == PTX_OP_trap ? X_trap : op == PTX_OP_nanosleep ? X_yield : X_exit;
+}
+
 static void instruction(struct decoder *x, const struct ptx_instr *instr)
 {
     struct code c = {
@@ -808,16 +815,10 @@ static void instruction(struct decoder *x, const struct ptx_instr *instr)
         call(x, instr);
         return;
     case PTX_OP_ret:
-        emit(x, x->ptx->entry ? X_exit : X_ret, instr);
-        return;
     case PTX_OP_exit:
     case PTX_OP_trap:
     case PTX_OP_nanosleep:
-        emit(x,
-             instr->form->op == PTX_OP_exit   ? X_exit
-             : instr->form->op == PTX_OP_trap ? X_trap
-                                              : X_yield,
-             instr);
+        emit(x, leaving(x, instr->form->op), instr);
         return;
     case PTX_OP_barrier_cluster_wait: /* a block is a cluster of its own */
         c.op = X_barrier;
