@@ -203,7 +203,8 @@ CUresult capture_refuses(struct stream *stream, CUresult error)
     if (result != CUDA_SUCCESS || !capture)
         return result;
     soft_lock();
-    capture->invalid = true;
+    if (stream->capture) /* another thread may have ended it */
+        stream->capture->invalid = true;
     soft_unlock();
     return error;
 }
@@ -367,7 +368,8 @@ CUresult capture_wait(struct stream *stream, CUevent event, bool external, bool 
     } else if (capture) {
         *handled = true;
         if (event_recorded(event)) { /* else there is nothing to wait for */
-            capture->invalid = true;
+            if (stream->capture)
+                stream->capture->invalid = true;
             result = CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
         }
     }

@@ -2,6 +2,7 @@
  * graph_node.c. */
 #include "graph.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define DEPENDENCIES const CUgraphNode *dependencies, size_t numDependencies
@@ -376,4 +377,34 @@ CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
     struct payload payload;
     CUresult result = payload_of(nodeParams, &payload);
     return result == CUDA_SUCCESS ? set(hNode, &payload) : result;
+}
+
+/* ---- a picture ---- */
+
+static const char *type_name(CUgraphNodeType type)
+{
+    static const char *const names[] = {"KERNEL", "MEMCPY", "MEMSET",     "HOST",
+                                        "GRAPH",  "EMPTY",  "EVENT_WAIT", "EVENT_RECORD"};
+    return (size_t)type < sizeof names / sizeof *names ? names[type] : "OTHER";
+}
+
+/* Nodes by their place in the graph; which details the flags ask for makes no difference. */
+CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int flags)
+{
+    const struct graph *graph = graph_of(hGraph);
+    CUresult result = soft_enter();
+    if (result != CUDA_SUCCESS)
+        return result;
+    FILE *file = graph && path ? fopen(path, "w") : NULL;
+    if (!file)
+        return graph && path ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_ERROR_INVALID_VALUE;
+    bool good = fputs("digraph dot {\n", file) >= 0;
+    for (unsigned i = 0; i < graph->count; i++) {
+        const struct node *node = graph->nodes[i];
+        good &= fprintf(file, "\"%u\" [label=\"%u %s\"];\n", i, i, type_name(node->type)) > 0;
+        for (unsigned j = 0; j < node->after_count; j++)
+            good &= fprintf(file, "\"%u\" -> \"%u\";\n", node_index(node->after[j]), i) > 0;
+    }
+    good &= fputs("}\n", file) >= 0;
+    return fclose(file) == 0 && good ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }

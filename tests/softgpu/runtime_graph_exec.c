@@ -29,6 +29,9 @@ SAME(cudaGraphEventWaitNodeGetEvent, (cudaGraphNode_t node, cudaEvent_t *event_o
 SAME(cudaGraphEventWaitNodeSetEvent, (cudaGraphNode_t node, cudaEvent_t event),
      cuGraphEventWaitNodeSetEvent(node, (CUevent)event))
 
+SAME(cudaGraphDebugDotPrint, (cudaGraph_t graph, const char *path, unsigned int flags),
+     cuGraphDebugDotPrint(graph, path, flags))
+
 /* ---- edges ---- */
 
 #if CUDART_VERSION >= 13000
