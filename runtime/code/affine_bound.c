@@ -142,6 +142,7 @@ static void narrow_all(struct search *search)
         know(search, search->facts[f]);
     for (unsigned round = 0; round < NARROW_MAX && changed && !search->empty; round++) {
         changed = false;
+        search->affine->work += search->count;
         for (unsigned f = 0; f < search->count && !search->empty; f++)
             changed |= narrow(search, search->facts[f]);
     }
@@ -291,6 +292,7 @@ static void gather(struct search *search, const struct form *a, const struct fac
             if (concerns)
                 take(search, fact->form);
         }
+        search->affine->work += seen;
         for (; done < before; done++)
             take_own(search, search->facts[done]);
         if (search->count == before && round)
@@ -322,10 +324,10 @@ static uint32_t condition_of(struct affine *affine, const struct form *a, const 
 static wide_int upper_of(struct affine *affine, const struct form *a, const struct fact *facts,
                          bool strict, unsigned effort, wide_int goal)
 {
-    uint32_t trip = effort ? condition_of(affine, a, facts) : GRAPH_NONE;
     wide_int best = form_range(affine, a, strict).high;
     if (!effort || affine->work > WORK_MAX || !a->count || best <= goal)
         return best;
+    uint32_t trip = condition_of(affine, a, facts);
     wide_int bound = upper_under(affine, a, facts, GRAPH_NONE, NULL, strict, effort, goal);
     best = bound < best ? bound : best;
     if (trip == GRAPH_NONE || best <= goal)

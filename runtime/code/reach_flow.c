@@ -3,7 +3,7 @@
  * guesses are proven by the pass that used them. Reducible flow only. */
 #include "reach_parts.h"
 
-enum { PASSES_MAX = 40, WORK_MAX = 4000000, INPUTS_MAX = 32, REVIVALS = 1 };
+enum { PASSES_MAX = 40, WORK_MAX = 2000000, INPUTS_MAX = 32, REVIVALS = 1 };
 
 bool reach_integer(const struct reaching *r, uint32_t reg)
 {
