@@ -143,6 +143,13 @@ static void chain(void)
     CHECK(c_back.srcDevice == w.v.c && c_back.WidthInBytes == sizeof out);
     GIVES(CUDA_ERROR_INVALID_VALUE, cu.cuGraphMemcpyNodeGetParams(kernel, &c_back));
 
+    char path[] = "/tmp/soft-graph-XXXXXX", text[4000] = "";
+    int fd = mkstemp(path);
+    OK(cu.cuGraphDebugDotPrint(w.graph, path, 0));
+    CHECK(fd >= 0 && read(fd, text, sizeof text - 1) > 0 && !close(fd) && !unlink(path));
+    CHECK(strstr(text, "1 KERNEL") && strstr(text, "\"0\" -> \"1\";"));
+    GIVES(CUDA_ERROR_OPERATING_SYSTEM, cu.cuGraphDebugDotPrint(w.graph, "/nowhere/x", 0));
+
     OK(cu.cuGraphDestroyNode(
         empty)); /* its edges go with it; the executable graph stays as it is */
     GIVES(CUDA_ERROR_INVALID_VALUE, cu.cuGraphNodeGetType(empty, &type));
