@@ -4,8 +4,8 @@
  * cuThreadExchangeStreamCaptureMode.
  *
  * Which calls are "potentially unsafe" the manual does not list. Here: allocation and release of
- * memory that no stream orders, loading and unloading of code, cuEventQuery, and copies and fills
- * that wait. */
+ * memory that no stream orders, cuEventQuery (both as an H200 answered; to load code, and copies
+ * that wait, it let pass), and to unload code. */
 #include "graph.h"
 
 #include <stdlib.h>
@@ -160,12 +160,6 @@ CUresult capture_blocks(struct stream *stream)
     return result;
 }
 
-CUresult capture_forbids(struct stream *stream)
-{
-    CUresult result = capture_blocks(stream);
-    return result == CUDA_SUCCESS ? capture_unsafe() : result;
-}
-
 CUresult capture_forbids_context(struct context *context)
 {
     if (!atomic_load_explicit(&under_way, memory_order_relaxed))
@@ -275,13 +269,6 @@ CUresult capture_host(struct stream *stream, CUhostFn function, void *data)
     values.host.function = function;
     values.host.data = data;
     return add(stream, &values, CUDA_SUCCESS);
-}
-
-CUresult capture_child(struct stream *stream, const struct graph *graph)
-{
-    struct node values = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
-    values.child = graph_clone(graph, false);
-    return add(stream, &values, values.child ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 static CUresult capture_event(struct stream *stream, CUgraphNodeType type, CUevent event)
@@ -484,6 +471,8 @@ static CUresult end(CUstream handle, CUgraph *out, bool per_thread)
         result = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
     else if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_number())
         result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    if (capture && result != CUDA_SUCCESS)
+        capture->invalid = true; /* as on the H200: the attempt is the end of it */
     if (result == CUDA_SUCCESS) {
         struct graph *graph = capture->graph;
         result = capture->invalid   ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED

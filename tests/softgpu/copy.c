@@ -123,7 +123,7 @@ CUresult copy_make(const struct copy *checked, struct op **out)
     return CUDA_SUCCESS;
 }
 
-/* A synchronous call is refused where streams are captured: it would have to wait. */
+/* A synchronous call is refused where its stream is captured, or would wait for one that is. */
 static CUresult copy(const struct copy *asked, CUstream handle, bool per_thread, bool wait)
 {
     struct context *context;
@@ -134,7 +134,7 @@ static CUresult copy(const struct copy *asked, CUstream handle, bool per_thread,
     if (result == CUDA_SUCCESS)
         result = stream_of(context, handle, per_thread, &stream);
     if (result == CUDA_SUCCESS)
-        result = wait ? capture_forbids(stream) : capture_of(stream, &capture);
+        result = wait ? capture_blocks(stream) : capture_of(stream, &capture);
     if (result != CUDA_SUCCESS || !checked.width || !checked.height || !checked.depth)
         return result;
     result = copy_check(&checked);
@@ -317,7 +317,7 @@ static CUresult fill(const struct fill *asked, CUstream handle, bool per_thread,
     if (result == CUDA_SUCCESS)
         result = stream_of(context, handle, per_thread, &stream);
     if (result == CUDA_SUCCESS)
-        result = wait ? capture_forbids(stream) : capture_of(stream, &capture);
+        result = wait ? capture_blocks(stream) : capture_of(stream, &capture);
     if (result != CUDA_SUCCESS || !asked->width || !asked->height)
         return result;
     result = fill_check(asked);

@@ -153,10 +153,8 @@ CUresult capture_stream(CUstream handle, bool per_thread, struct stream **out);
 /* Refuses what may not be called now: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (and the captures that
  * forbid it are void), by the capture modes of threads and captures. */
 CUresult capture_unsafe(void);
-/* The same for a call that asks or waits for this stream; that does so as part of something unsafe;
- * that waits for the whole context. */
+/* The same for a call that asks or waits for this stream; that waits for the whole context. */
 CUresult capture_blocks(struct stream *stream);
-CUresult capture_forbids(struct stream *stream);
 CUresult capture_forbids_context(struct context *context);
 /* The capture that this stream is in, for a call that adds work to it: NULL, work is run. Fails
  * where the work may not be added. */
@@ -168,7 +166,6 @@ CUresult capture_kernel(struct stream *stream, void *handle, struct function *fu
 CUresult capture_copy(struct stream *stream, const struct copy *copy);
 CUresult capture_fill(struct stream *stream, const struct fill *fill);
 CUresult capture_host(struct stream *stream, CUhostFn function, void *data);
-CUresult capture_child(struct stream *stream, const struct graph *graph);
 /* Event calls. external: as a node of its own. */
 CUresult capture_record(struct stream *stream, CUevent event, bool external);
 CUresult capture_wait(struct stream *stream, CUevent event, bool external, bool *handled);

@@ -355,16 +355,13 @@ static CUresult launch(CUgraphExec handle, CUstream stream_handle, bool per_thre
     struct context *context;
     struct stream *stream;
     struct graph_exec *exec;
-    struct capture *capture;
     CUresult result = context_enter(&context);
     if (result == CUDA_SUCCESS)
         result = enter(handle, &exec);
     if (result == CUDA_SUCCESS)
         result = stream_of(context, stream_handle, per_thread, &stream);
     if (result == CUDA_SUCCESS)
-        result = capture_of(stream, &capture);
-    if (result == CUDA_SUCCESS && capture)
-        return capture_child(stream, exec->graph);
+        result = capture_refuses(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     if (result != CUDA_SUCCESS)
         return result;
     struct graph_op *self = op_create(sizeof *self);
@@ -408,7 +405,7 @@ static CUresult upload(CUgraphExec handle, CUstream stream_handle, bool per_thre
         result = enter(handle, &exec);
     if (result == CUDA_SUCCESS)
         result = stream_of(context, stream_handle, per_thread, &stream);
-    return result == CUDA_SUCCESS ? capture_forbids(stream) : result;
+    return result == CUDA_SUCCESS ? capture_blocks(stream) : result;
 }
 
 CALL(cuGraphUpload, _ptsz, (CUgraphExec hGraphExec, CUstream hStream),

@@ -1,6 +1,6 @@
 /* Libraries: code that belongs to no context, and its kernels. Each context gets a module of the
  * library's code when it first needs one. Without a current context the primary one stands in. */
-#include "graph.h"
+#include "soft.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -85,8 +85,6 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
     if (result == CUDA_SUCCESS && (!library || !code))
         return CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        result = capture_unsafe();
-    if (result == CUDA_SUCCESS)
         result = code_create(code, 0, arch_here(), &selected);
     return result == CUDA_SUCCESS ? load(library, selected) : result;
 }
@@ -100,8 +98,6 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
     CUresult result = soft_enter();
     if (result == CUDA_SUCCESS && !library)
         return CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
-        result = capture_unsafe();
     if (result == CUDA_SUCCESS)
         result = code_from_file(fileName, arch_here(), &selected);
     return result == CUDA_SUCCESS ? load(library, selected) : result;

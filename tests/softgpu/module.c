@@ -233,8 +233,6 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
     struct context *context;
     struct code *code;
     CUresult result = context_enter(&context);
-    if (result == CUDA_SUCCESS)
-        result = capture_unsafe();
     if (result != CUDA_SUCCESS)
         return result;
     if (!module || !image)
@@ -280,8 +278,6 @@ CUresult cuModuleLoad(CUmodule *module, const char *fname)
     struct context *context;
     struct code *code;
     CUresult result = context_enter(&context);
-    if (result == CUDA_SUCCESS)
-        result = capture_unsafe();
     if (result != CUDA_SUCCESS)
         return result;
     if (!module)

@@ -123,7 +123,6 @@ static void forks(void)
     OK(cu.cuStreamGetCaptureInfo_v3(origin, &status, &id, &inside, &after, &data, &count));
     CHECK(status == CU_STREAM_CAPTURE_STATUS_ACTIVE && id == other && count == 1 && after[0] &&
           node_count(inside) == 3);
-    GIVES(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, cu.cuStreamEndCapture(side, &graph));
     OK(cu.cuEventRecord(join, side));
     OK(cu.cuStreamWaitEvent(origin, join, 0));
     OK(cu.cuStreamGetCaptureInfo_v2(origin, &status, &id, &inside, &after, &count));
@@ -137,6 +136,12 @@ static void forks(void)
     GIVES(CUDA_ERROR_CAPTURED_EVENT, cu.cuEventQuery(fork)); /* until it is recorded anew */
     OK(cu.cuEventRecord(fork, origin));
     OK(cu.cuEventSynchronize(fork));
+
+    begin(origin, CU_STREAM_CAPTURE_MODE_RELAXED); /* ended in another stream */
+    OK(cu.cuEventRecord(fork, origin));
+    OK(cu.cuStreamWaitEvent(side, fork, 0));
+    GIVES(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, cu.cuStreamEndCapture(side, &graph));
+    voided(origin);
 
     begin(origin, CU_STREAM_CAPTURE_MODE_RELAXED); /* never joined */
     OK(cu.cuEventRecord(fork, origin));
@@ -323,14 +328,14 @@ static void modes(void)
     GIVES(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cu.cuMemHostAlloc(&pinned, 10, 0));
     voided(stream);
     begin(stream, GLOBAL);
-    GIVES(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cu.cuModuleLoadData(&module, vadd_ptx));
-    voided(stream);
-    begin(stream, GLOBAL);
     GIVES(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cu.cuEventQuery(event));
     voided(stream);
-    begin(stream, GLOBAL);
-    GIVES(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cu.cuMemcpyDtoH_v2(&byte, v.c, 1));
-    voided(stream);
+    begin(stream, GLOBAL); /* and these are not */
+    OK(cu.cuModuleLoadData(&module, vadd_ptx));
+    OK(cu.cuMemcpyDtoH_v2(&byte, v.c, 1));
+    OK(cu.cuStreamEndCapture(stream, &graph));
+    OK(cu.cuGraphDestroy(graph));
+    OK(cu.cuModuleUnload(module));
     OK(cu.cuEventDestroy_v2(event));
     OK(cu.cuStreamDestroy_v2(stream));
 }
@@ -352,24 +357,22 @@ static void threads(void)
 {
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     pthread_t thread;
-    CUgraph graph;
     begin(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     CHECK(!pthread_create(&thread, NULL, end_elsewhere, stream) && !pthread_join(thread, NULL));
     CHECK(ended == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-    OK(cu.cuStreamEndCapture(stream, &graph));
-    OK(cu.cuGraphDestroy(graph));
+    voided(stream);
     begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
     CHECK(!pthread_create(&thread, NULL, end_elsewhere, stream) && !pthread_join(thread, NULL));
     CHECK(ended == CUDA_SUCCESS);
     OK(cu.cuStreamDestroy_v2(stream));
 }
 
-/* Into a graph that is there, after nodes of the program's choice; and a launch as a child graph.
+/* Into a graph that is there, after nodes of the program's choice.
  */
 static void to_graph(void)
 {
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
-    CUgraph graph, same, outer;
+    CUgraph graph, same;
     CUgraphNode first, second;
     CUgraphExec exec;
     OK(cu.cuGraphCreate(&graph, 0));
@@ -389,22 +392,14 @@ static void to_graph(void)
     CHECK(count == 2);
     OK(cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
     begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-    OK(cu.cuGraphLaunch(exec, stream));
-    OK(cu.cuStreamEndCapture(stream, &outer));
-    CUgraphNode whole;
-    CUgraphNodeType type;
-    count = 1;
-    OK(cu.cuGraphGetNodes(outer, &whole, &count));
-    OK(cu.cuGraphNodeGetType(whole, &type));
-    CHECK(count == 1 && type == CU_GRAPH_NODE_TYPE_GRAPH);
-    OK(cu.cuGraphExecDestroy(exec));
-    OK(cu.cuGraphInstantiateWithFlags(&exec, outer, 0));
+    GIVES(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cu.cuGraphLaunch(exec, stream));
+    voided(stream);
     OK(cu.cuMemsetD8_v2(v.c, 0, 4 * N));
+    OK(cu.cuCtxSynchronize()); /* a fill need not wait */
     OK(cu.cuGraphLaunch(exec, stream));
     OK(cu.cuStreamSynchronize(stream));
     CHECK(vadd_wrong(&v) == 0);
     OK(cu.cuGraphExecDestroy(exec));
-    OK(cu.cuGraphDestroy(outer));
     OK(cu.cuGraphDestroy(graph));
     OK(cu.cuStreamDestroy_v2(stream));
 }
@@ -417,6 +412,7 @@ int main(void)
     OK(cu.cuModuleLoadData(&module, vadd_ptx));
     OK(cu.cuModuleGetFunction(&vadd, module, "vadd"));
     vadd_make(&v, N);
+    OK(cu.cuCtxSynchronize());
     simple();
     forks();
     external_events();
