@@ -55,7 +55,7 @@ static int get_cubin(void *program, char *cubin)
 {
     void *function = atomic_load_explicit(&real_get_cubin, memory_order_acquire);
     int result = ((get_bytes *)function)(program, cubin);
-    if (!result && cubin && !inside_kgenrt && options_mode() >= KG_MODE_CACHED)
+    if (!result && cubin && watching() && options_mode() >= KG_MODE_CACHED)
         remember(program, cubin, function);
     return result;
 }

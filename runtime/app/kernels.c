@@ -9,7 +9,7 @@
 
 #include "app/handles.h"
 
-enum { MODULE_LIMIT = 16 << 20, DEVICES = 64 };
+enum { MODULE_LIMIT = 16 << 20, QUICK_IMAGE = 128 << 10, DEVICES = 64 };
 #define IMAGES_LIMIT (UINT64_C(256) << 20) /* bytes of images that are kept in all */
 
 _Thread_local bool inside_kgenrt __attribute__((tls_model("initial-exec")));
@@ -172,7 +172,7 @@ static void keep_image(struct module *module, const void *image, const char *pat
         why = "its load was not seen";
     else if (image_extent(path ? file.data : image, file.size, &kind, &data, &size) != KG_OK)
         why = "the form of its module is not known";
-    else if (kind == IMAGE_ELF && origin_join(data, size, &joined)) {
+    else if (size <= MODULE_LIMIT && kind == IMAGE_ELF && origin_join(data, size, &joined)) {
         hash_data(data, size, &module->cubin);
         module->joined = true;
         data = joined.data, size = joined.size;
@@ -357,7 +357,8 @@ void function_found(void *handle, const char *name, void *function)
     if (module && !(kernel && is_kernel(kernel, module, name))) {
         kernel = kernel_of(module, name);
         bool known = kernel && handles_put(&kernel_handles, function, kernel);
-        if (known && !kernel->modelled && variants_any()) {
+        /* what takes long is left to the watcher: this is the app's thread */
+        if (known && !kernel->modelled && module->image.size <= QUICK_IMAGE && variants_any()) {
             kernel_identify(kernel);
             variants_load(kernel);
         }
@@ -459,6 +460,11 @@ void module_origin_found(struct module *module, const struct kg_id *cubin)
     hash_data(module->image.data, module->image.size, &id);
     if (!id_equal(&id, cubin) || !origin_join(module->image.data, module->image.size, &joined))
         return;
+    if (joined.size > MODULE_LIMIT ||
+        image_bytes - module->image.size + joined.size > IMAGES_LIMIT) {
+        bytes_free(&joined);
+        return;
+    }
     module_free_content(module);
     module->image = joined;
     image_bytes += joined.size;

@@ -1,10 +1,12 @@
 /* Where machine code came from: PTX that a compiler in this process made beside a cubin, or that
  * Triton's cache has beside it, by the cubin's hash. What a compiler made for a kernel that matters
- * is kept in the spool for later processes, which may load the cubin from a cache of their own, as
- * CuPy does. A kernel that would be "machine code only" has
+ * is kept in DIR/origins for later processes, which may load the cubin from a cache of their own,
+ * as CuPy does. A kernel that would be "machine code only" has
  * raw material then. Bounded; never guesses: other bytes are another cubin. */
 #include "app/inside.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +24,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct origin origins[ORIGINS]; /* a ring: the oldest give way */
 static unsigned next;
 static size_t bytes;
+static atomic_bool any; /* has ever held one */
 
 static struct origin *find(const struct kg_id *cubin)
 {
@@ -54,6 +57,7 @@ static void keep(const struct kg_id *id, char *ptx)
     for (unsigned i = 1; i < ORIGINS && bytes + length > ORIGINS_BYTES; i++)
         forget(&origins[(next + i) % ORIGINS]);
     origins[next] = (struct origin){*id, ptx};
+    atomic_store_explicit(&any, true, memory_order_release);
     bytes += length;
     next = (next + 1) % ORIGINS;
     pthread_mutex_unlock(&lock);
@@ -76,6 +80,8 @@ void origin_add(const void *cubin, size_t size, char *ptx)
 bool origin_join(const void *cubin, size_t size, struct kg_bytes *out)
 {
     struct kg_id id;
+    if (!atomic_load_explicit(&any, memory_order_acquire))
+        return false; /* most programs: nothing is hashed */
     hash_data(cubin, size, &id);
     pthread_mutex_lock(&lock);
     const struct origin *origin = find(&id);
@@ -88,21 +94,41 @@ static bool path_of(char path[static KG_PATH], const struct kg_id *cubin)
 {
     char text[KG_ID_TEXT];
     return *app_dir() &&
-           path_make(path, "%s/spool/%s.ptx", app_dir(), id_text(cubin, text)) == KG_OK;
+           path_make(path, "%s/origins/%s.ptx", app_dir(), id_text(cubin, text)) == KG_OK;
 }
 
-/* For the next process. The spool's quota counts it. */
+/* Bytes in the folder; the worker removes what was not used for long. */
+static uint64_t folder_bytes(void)
+{
+    char folder[KG_PATH];
+    uint64_t sum = 0;
+    struct stat info;
+    if (path_make(folder, "%s/origins", app_dir()) != KG_OK)
+        return UINT64_MAX;
+    DIR *list = opendir(folder);
+    for (struct dirent *e; list && (e = readdir(list));)
+        if (!fstatat(dirfd(list), e->d_name, &info, AT_SYMLINK_NOFOLLOW) && S_ISREG(info.st_mode))
+            sum += (uint64_t)info.st_size;
+    if (!list)
+        return UINT64_MAX;
+    closedir(list);
+    return sum;
+}
+
+/* For later processes. */
 static void hand_down(const struct kg_id *cubin)
 {
     char path[KG_PATH];
     struct kg_bytes text = {0};
     struct stat info;
+    if (!path_of(path, cubin) || !stat(path, &info))
+        return;
     pthread_mutex_lock(&lock);
     const struct origin *origin = find(cubin);
     if (origin && (text.data = (unsigned char *)strdup(origin->ptx)))
         text.size = strlen(origin->ptx);
     pthread_mutex_unlock(&lock);
-    if (text.data && path_of(path, cubin) && stat(path, &info) && spool_room(text.size) == KG_OK)
+    if (text.data && folder_bytes() <= ORIGINS_BYTES - text.size)
         (void)file_write(path, text.data, text.size, 0600);
     bytes_free(&text);
 }
@@ -113,7 +139,8 @@ static char *handed_down(const struct kg_id *cubin)
     struct kg_bytes text;
     if (!path_of(path, cubin) || file_read(path, ORIGINS_BYTES / 4, &text) != KG_OK)
         return NULL;
-    return (char *)text.data; /* file_read ends it with a NUL */
+    (void)utimensat(AT_FDCWD, path, NULL, 0); /* used: the worker keeps it */
+    return (char *)text.data;                 /* file_read ends it with a NUL */
 }
 
 /* Whether a kernel of the module was launched this often. */
@@ -131,7 +158,7 @@ static struct module *module_to_ask(char name[static 512])
 {
     for (struct module *m = modules_first(); m; m = m->next) {
         bool bare = m->image.size > 4 && !memcmp(m->image.data, "\177ELF", 4);
-        if (m->asked || m->dead || (!bare && !m->joined))
+        if (m->asked || m->dead || (!bare && !(m->joined && app_mode() == KG_MODE_TUNE)))
             continue;
         const struct kernel *kernel =
             launched(m, m->joined ? (uint64_t)options()->hot_launches : 1);

@@ -331,13 +331,13 @@ static bool driver_complete(void)
 
 static bool folders_make(void)
 {
-    static const char *const names[] = {"", "/spool", "/flight", "/snapshots"};
+    static const char *const names[] = {"", "/spool", "/flight", "/snapshots", "/origins"};
     char path[KG_PATH];
     if (!*cache_dir()) {
         log_line(KG_WARN, "no folder for the cache: set HOME or KGENRT_CACHE");
         return false;
     }
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (path_make(path, "%s%s", cache_dir(), names[i]) != KG_OK || dir_make(path) != KG_OK)
             return false;
         if (access(path, W_OK)) {

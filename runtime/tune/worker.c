@@ -22,6 +22,7 @@ enum {
     POLL_MS = 200,
     MOST_LOG = 1 << 20 /* bytes of DIR/worker.log; then it begins anew */
 };
+#define ORIGIN_SECONDS (30 * 24 * 3600)
 static const uint64_t linger_ns = 2000000000, first_app_ns = 5000000000;
 
 /* ---- becoming a process of its own -------------------------------------------------------------
@@ -234,6 +235,23 @@ static void sweep(const char *dir)
         closedir(list);
 }
 
+/* PTX that apps handed down (runtime/app/origins.c) and that none has used for a month. */
+static void sweep_origins(const char *dir)
+{
+    char folder[KG_PATH];
+    struct stat info;
+    if (path_make(folder, "%s/origins", dir) != KG_OK)
+        return;
+    DIR *list = opendir(folder);
+    for (struct dirent *e; list && (e = readdir(list));)
+        if (!fstatat(dirfd(list), e->d_name, &info, AT_SYMLINK_NOFOLLOW) && S_ISREG(info.st_mode) &&
+            time(NULL) - info.st_mtime > ORIGIN_SECONDS && unlinkat(dirfd(list), e->d_name, 0) &&
+            errno != ENOENT)
+            log_line(KG_INFO, "%s/%s: %s", folder, e->d_name, strerror(errno));
+    if (list)
+        closedir(list);
+}
+
 static int run(const struct worker_config *config, const char *dir)
 {
     struct store *store;
@@ -243,6 +261,7 @@ static int run(const struct worker_config *config, const char *dir)
         return 1;
     }
     sweep(dir);
+    sweep_origins(dir);
     int code;
     if (config->capture)
         code = job_run(store, dir, config->capture, true) != KG_OK;

@@ -90,7 +90,9 @@ int main(void)
     void *nvrtc = dlopen(CUDA_ROOT "/lib64/libnvrtc.so", RTLD_NOW), *program = NULL;
     if (!nvrtc)
         SKIP("no libnvrtc");
-    fixture_begin("origins", KG_MODE_CACHED);
+    fixture_begin("origins", KG_MODE_TUNE);
+    char folder[KG_PATH];
+    CHECK(path_make(folder, "%s/origins", app_dir()) == KG_OK && dir_make(folder) == KG_OK);
     void *real_function = dlsym(nvrtc, "nvrtcGetCUBIN");
     struct kg_bytes plain = cubin_of(nvrtc, (int (*)(void *, char *))real_function, &program);
 
@@ -114,7 +116,7 @@ int main(void)
     struct kg_id id;
     char path[KG_PATH], text[KG_ID_TEXT];
     hash_data(cubin.data, cubin.size, &id);
-    CHECK(path_make(path, "%s/spool/%s.ptx", app_dir(), id_text(&id, text)) == KG_OK);
+    CHECK(path_make(path, "%s/origins/%s.ptx", app_dir(), id_text(&id, text)) == KG_OK);
     CHECK(access(path, R_OK) == 0);
     for (unsigned i = 0; i < ORIGINS; i++) /* as a new process begins */
         forget(&origins[i]);
