@@ -16,8 +16,11 @@ static void summarise(struct collecting *c)
         out->complete &= target->at == REACH_NONE || (target->read.state != REACH_UNKNOWN &&
                                                       target->written.state != REACH_UNKNOWN);
         int64_t low, high;
+        /* Accesses that are not listed, or those of a function that is called, prove nothing. */
+        bool all = !c->dropped && target->read.state != REACH_UNKNOWN &&
+                   target->written.state != REACH_UNKNOWN;
         if (reach_extent_of(c, target, &low, &high))
-            target->proof = PROOF_PROVEN;
+            target->proof = all ? PROOF_PROVEN : PROOF_UNKNOWN;
         for (uint32_t i = 0; i < c->count; i++)
             if (c->found[i].access.target == t && c->found[i].access.proof > target->proof)
                 target->proof = c->found[i].access.proof;

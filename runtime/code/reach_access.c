@@ -166,6 +166,13 @@ void reach_add_stray(struct collecting *c, bool writes, const char *why, uint32_
     c->out->stray_writes |= writes;
 }
 
+/* The access is not listed: then nothing may be claimed that is true of all accesses. */
+static void drop_access(struct collecting *c, const struct found *found)
+{
+    c->dropped = true;
+    reach_add_stray(c, found->access.writes, "too many accesses", found->access.line);
+}
+
 /* A choice of addresses that the form contains, as the address it is; NULL: none. */
 static const struct symbol *choice_in(const struct reaching *r, const struct form *form,
                                       uint32_t *number)
@@ -215,8 +222,12 @@ static void take_address(struct collecting *c, struct found found, const struct 
         else
             choice = NULL;
     }
-    if (choice || c->count == c->room || !aim(c, &found, address))
+    if (choice || !aim(c, &found, address))
         return;
+    if (c->count == c->room) {
+        drop_access(c, &found);
+        return;
+    }
     bound_access(c, &found, r->now);
     bool memory = found.access.space & (SPACE_GLOBAL | SPACE_CONST);
     if (memory && found.access.target == REACH_NONE) {
@@ -302,12 +313,8 @@ void reach_take_instr(struct collecting *c, uint32_t i, bool calls_harmless)
         reach_add_stray(c, true, "a tensor map", instr->place.line);
     for (unsigned n = 0; n < instr->operand_count; n++) {
         struct shape shape;
-        if (!reach_shape_of(instr, n, &shape))
-            continue;
-        if (c->count < c->room)
+        if (reach_shape_of(instr, n, &shape))
             take_access(c, i, n, &shape);
-        else
-            reach_add_stray(c, shape.writes, "too many accesses", instr->place.line);
     }
     if (effects & PTX_WORST)
         reach_add_stray(c, true, "an unknown instruction", instr->place.line);

@@ -202,6 +202,7 @@ struct collecting {
     struct reach *out;
     struct found *found;
     uint32_t count, room;
+    bool dropped; /* there are more accesses than these */
     const struct needs *needs;
     uint32_t walked[WITNESSES_MAX][6], walked_count;
     const uint32_t *walking; /* the thread at hand */

@@ -128,6 +128,8 @@ void reach_intensity(struct collecting *c)
 {
     struct reaching *r = c->r;
     uint64_t operations = 0, bytes = 0;
+    if (c->dropped)
+        return;
     for (uint32_t i = 0; i < r->func->instr_count; i++) {
         const struct ptx_instr *instr = &r->func->instrs[i];
         const struct ptx_form *form = instr->form;

@@ -382,6 +382,69 @@ static void check_refusals(void)
     reach_free(&reach);
 }
 
+/* Stores through one of eight pointers, each 8 bytes after the last; the last of them far off. */
+static void write_choice(char *text, size_t size, unsigned stores)
+{
+    size_t used = (size_t)snprintf(text, size,
+                                   ".version 8.0\n.target sm_90\n.address_size 64\n"
+                                   ".visible .entry choice(");
+    for (unsigned i = 0; i < 8; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s.param .u64 p%u", i ? ", " : "", i);
+    used += (size_t)snprintf(text + used, size - used,
+                             ")\n{\n.reg .pred %%p<3>;\n.reg .b32 %%r<6>;\n.reg .b64 %%d<15>;\n"
+                             "mov.u32 %%r0, %%tid.x;\n");
+    for (unsigned i = 0; i < 8; i++)
+        used += (size_t)snprintf(text + used, size - used, "ld.param.u64 %%d%u, [p%u];\n", i, i);
+    for (unsigned i = 0; i < 3; i++)
+        used += (size_t)snprintf(text + used, size - used,
+                                 "and.b32 %%r%u, %%r0, %u;\nsetp.ne.u32 %%p%u, %%r%u, 0;\n", i + 1,
+                                 1u << i, i, i + 1);
+    for (unsigned i = 0; i < 7; i++)
+        used += (size_t)snprintf(text + used, size - used, "selp.b64 %%d%u, %%d%u, %%d%u, %%p%u;\n",
+                                 8 + i, 2 * i, 2 * i + 1,
+                                 i < 4   ? 0
+                                 : i < 6 ? 1
+                                         : 2);
+    for (unsigned i = 0; i < stores; i++)
+        used += (size_t)snprintf(text + used, size - used, "st.global.u32 [%%d14+%u], %%r0;\n",
+                                 i + 1 == stores ? 1000000 : 8 * i);
+    CHECK(used + 10 < size);
+    snprintf(text + used, size - used, "ret;\n}\n");
+}
+
+/* Each store is an access of eight targets: more than there is room for must not go unsaid. */
+static void check_many(void)
+{
+    static const unsigned counts[] = {2, 14, 60, 400};
+    struct kg_launch launch = {{1, 1, 1}, {32, 1, 1}, 0};
+    unsigned char params[64];
+    struct reach_extent extent = {0, 0, 2000000};
+    pack_args("p p p p p p p p", params);
+    for (unsigned i = 0; i < sizeof counts / sizeof *counts; i++) {
+        static char text[65536];
+        struct reach_launch how = {.launch = &launch,
+                                   .params = params,
+                                   .param_bytes = sizeof params,
+                                   .extents = &extent,
+                                   .extent_count = 1,
+                                   .exact = true};
+        struct reach reach;
+        write_choice(text, sizeof text, counts[i]);
+        if (!CHECK(reach_of_ptx(text, "choice", &how, &reach) == KG_OK))
+            continue;
+        CHECK(reach.target_count == 8 && !reach.contradicted);
+        bool whole = true;
+        for (uint32_t t = 0; t < reach.target_count; t++)
+            whole &= reach.targets[t].written.state == REACH_KNOWN &&
+                     reach.targets[t].written.low == 0 && reach.targets[t].written.high == 1000004;
+        CHECK(reach.complete == whole && (reach.stray.state != REACH_UNTOUCHED) == !whole);
+        CHECK(whole == (counts[i] == 2)); /* or this test tests nothing */
+        CHECK(whole || (reach.stray_writes && !reach.traffic));
+        CHECK(proof_of(&reach, 0) == (whole ? PROOF_PROVEN : PROOF_UNKNOWN));
+        reach_free(&reach);
+    }
+}
+
 int main(void)
 {
     static const char *const samples[] = {"transpose", "polynomial", "softmax", "stencil"};
@@ -401,6 +464,7 @@ int main(void)
     check_accesses();
     check_symbolic();
     check_refusals();
+    check_many();
     bytes_free(&own);
     for (unsigned i = 0; i < 4; i++)
         bytes_free(&sample[i]);
