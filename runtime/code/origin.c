@@ -154,6 +154,9 @@ static void use_call(const struct using *at, const struct ptx_instr *instr)
             if (number < hidden->cell_room)
                 set = set_join(&hidden->sets, set, hidden->cell_sets[number]);
         }
+        const uint16_t anything = ORIGIN_UNKNOWN;
+        if (argument->var && argument->var->size > ORIGIN_PARAM_BYTES)
+            set = set_join(&hidden->sets, set, set_of(&hidden->sets, &anything, 1));
         tell(at, ORIGIN_ESCAPE, 2, set, false);
     }
 }
@@ -241,7 +244,8 @@ static kg_status prove_all(struct origins *of)
         for (uint32_t i = 0; i < of->origin_count; i++)
             now += of->origins[i].proven;
     }
-    return KG_OK;
+    /* Sets of the last uses, which all later ones make again: one that failed is empty. */
+    return of->hidden->failed || of->hidden->sets.failed ? KG_LIMIT : KG_OK;
 }
 
 static kg_status note_starts(struct origins *of, uint32_t func)

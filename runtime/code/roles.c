@@ -29,7 +29,8 @@ static void mark_words(struct making *making, const struct origin_access *access
     const struct origins *origins = &making->out->origins;
     const struct origin_set set = origins_set(origins, access->set);
     bool write = access->use == ORIGIN_WRITE;
-    if (!access->other_space && write && (!set.count || set.items[set.count - 1] >= ORIGIN_LOADED))
+    bool anywhere = set.count ? set.items[set.count - 1] >= ORIGIN_LOADED : write;
+    if (!access->other_space && anywhere && (write || access->use == ORIGIN_ESCAPE))
         making->out->unknown_writes = true;
     for (uint32_t i = 0; !access->other_space && i < set.count; i++) {
         const struct origin *origin =
