@@ -50,12 +50,14 @@ static uint32_t element_bytes(const struct ptx_form *form)
 bool reach_shape_of(const struct ptx_instr *instr, unsigned n, struct shape *out)
 {
     const struct ptx_form *form = instr->form;
-    uint32_t effects = instr->opaque ? PTX_WORST : ptx_ops[form->op].effects;
+    uint32_t effects = instr->opaque ? PTX_WORST : ptx_effects(instr);
     *out =
         (struct shape){(effects & (PTX_READS | PTX_WORST)) != 0,
                        (effects & (PTX_WRITES | PTX_WORST)) != 0, (effects & PTX_ATOMIC) != 0, 0};
     if (instr->operands[n].kind != PTX_ADDRESS || (!out->reads && !out->writes))
         return false;
+    if (form->strange) /* who knows how much */
+        return true;
     switch (form->op) {
     case PTX_OP_ld:
     case PTX_OP_ldu:
@@ -279,7 +281,7 @@ static bool harmless(const struct ptx_func *func)
         return !strcmp(func->name, "vprintf") || !strcmp(func->name, "__assertfail");
     for (uint32_t i = 0; i < func->instr_count; i++) {
         const struct ptx_instr *instr = &func->instrs[i];
-        uint32_t effects = instr->opaque ? PTX_WORST : ptx_ops[instr->form->op].effects;
+        uint32_t effects = instr->opaque ? PTX_WORST : ptx_effects(instr);
         if (effects & (PTX_WORST | PTX_TEXTURE))
             return false;
     }
@@ -297,7 +299,9 @@ bool reach_all_harmless(struct collecting *c)
 void reach_take_instr(struct collecting *c, uint32_t i, bool calls_harmless)
 {
     const struct ptx_instr *instr = &c->r->func->instrs[i];
-    uint32_t effects = instr->opaque ? PTX_WORST : ptx_ops[instr->form->op].effects;
+    uint32_t effects = instr->opaque ? PTX_WORST : ptx_effects(instr);
+    if (effects & PTX_WORST)
+        reach_add_stray(c, true, "an unknown instruction", instr->place.line);
     if (effects & PTX_CALLS) {
         if (!calls_harmless)
             reach_add_stray(c, true, "a function that is called", instr->place.line);
@@ -316,6 +320,4 @@ void reach_take_instr(struct collecting *c, uint32_t i, bool calls_harmless)
         if (reach_shape_of(instr, n, &shape))
             take_access(c, i, n, &shape);
     }
-    if (effects & PTX_WORST)
-        reach_add_stray(c, true, "an unknown instruction", instr->place.line);
 }

@@ -106,13 +106,14 @@ static void write_value(struct reaching *r, uint32_t i, const struct graph_ref *
     bool load = instr->form->op == PTX_OP_ld || instr->form->op == PTX_OP_ldu;
     r->values[ref->value].cond = NULL;
     if (!reach_integer(r, ref->reg)) {
-        if (single && !value->may && !instr->opaque)
+        if (single && !value->may && !instr->opaque && !instr->form->strange)
             r->values[ref->value].cond = reach_cond(r, instr);
         return;
     }
-    bool known = load     ? reach_load(r, instr, part_of(instr, ref->reg), &forms[0])
-                 : single ? reach_value(r, instr, &forms[0])
-                          : false;
+    bool known = instr->form->strange ? false
+                 : load               ? reach_load(r, instr, part_of(instr, ref->reg), &forms[0])
+                 : single             ? reach_value(r, instr, &forms[0])
+                                      : false;
     if (known && value->may && instr->guard != PTX_NO_REG && value->input_count) {
         const struct fact *before = r->facts[r->block];
         const struct fact *facts[2] = {r->now, reach_assume(r, reach_predicate(r, i, instr->guard),

@@ -409,7 +409,7 @@ static void step(struct walk *walk, uint32_t i)
         return;
     const struct graph *graph = walk->r->graph;
     struct word value = unknown_word;
-    if (guard.known && !instr->opaque) {
+    if (guard.known && !instr->opaque && !form->strange) {
         bool load = form->op == PTX_OP_ld && instr->operand_count >= 2;
         if (ptx_ops[form->op].effects & (PTX_READS | PTX_WRITES))
             report(walk, i);

@@ -445,6 +445,41 @@ static void check_many(void)
     }
 }
 
+/* What an instruction with an unknown suffix reads, writes or gives is not known. */
+static void check_strange(void)
+{
+    static const struct {
+        const char *body, *reach;
+    } rows[] = {
+        {"add.s64 %d2, %d1, 8; st.global.u32 [%d2], %r1;", "@0 w[8,12)!"},
+        {"add.s64 %d2, %d1, 8; st.global.future.u32 [%d2], %r1;", "@0 r? w? stray"},
+        {"add.future.s64 %d2, %d1, 8; st.global.u32 [%d2], %r1;", "@0 - stray"},
+        {"setp.eq.future.u32 %p1, %r1, 1; @%p1 ret; st.global.u32 [%d1], %r1;", "@0 w[0,4) stray"},
+    };
+    struct kg_launch launch = {{1, 1, 1}, {1, 1, 1}, 0};
+    unsigned char params[8];
+    struct reach_launch how = {
+        .launch = &launch, .params = params, .param_bytes = sizeof params, .exact = true};
+    pack_args("p", params);
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct reach reach;
+        char text[1024], got[512];
+        snprintf(text, sizeof text,
+                 ".version 8.0\n.target sm_90\n.address_size 64\n"
+                 ".visible .entry k(.param .u64 .ptr .global p) { .reg .pred %%p<2>; .reg .b32 "
+                 "%%r<2>; .reg .b64 "
+                 "%%d<3>;\nld.param.u64 %%d1, [p]; mov.u32 %%r1, 1; %s ret; }\n",
+                 rows[i].body);
+        if (!CHECK(reach_of_ptx(text, "k", &how, &reach) == KG_OK))
+            continue;
+        put_reach(&reach, got, sizeof got);
+        if (!CHECK(!strcmp(got, rows[i].reach)))
+            fprintf(stderr, "%s: %s\n   expected %s\n", rows[i].body, got, rows[i].reach);
+        CHECK(reach.complete == !i);
+        reach_free(&reach);
+    }
+}
+
 int main(void)
 {
     static const char *const samples[] = {"transpose", "polynomial", "softmax", "stencil"};
@@ -465,6 +500,7 @@ int main(void)
     check_symbolic();
     check_refusals();
     check_many();
+    check_strange();
     bytes_free(&own);
     for (unsigned i = 0; i < 4; i++)
         bytes_free(&sample[i]);
