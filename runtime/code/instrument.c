@@ -62,7 +62,7 @@ const char *reg_text(struct rewriting *work, uint32_t reg)
     return text ? text : "";
 }
 
-const char *guard_text(struct rewriting *work, const struct ptx_instr *instr)
+const char *guard_of(struct rewriting *work, const struct ptx_instr *instr)
 {
     if (instr->guard == PTX_NO_REG)
         return "";

@@ -446,7 +446,7 @@ static void write_checked(struct rewriting *work, const struct ptx_instr *instr,
 static void write_plain(struct rewriting *work, const struct ptx_instr *instr,
                         const struct accesses *all)
 {
-    const char *guard = guard_text(work, instr);
+    const char *guard = guard_of(work, instr);
     int length;
     const char *bare = bare_text(work, instr, &length);
     for (unsigned i = 0; i < all->count; i++)
@@ -485,7 +485,7 @@ bool rewrite_access(struct rewriting *work, const struct ptx_instr *instr)
           work->to);
     if (all.collective)
         write_lanes(work, instr);
-    const char *guard = all.collective ? "@%kgi_go " : guard_text(work, instr);
+    const char *guard = all.collective ? "@%kgi_go " : guard_of(work, instr);
     for (unsigned i = 0; i < all.count; i++) {
         const char *judge = judge_of(work, &all.list[i]);
         write_address(work, i, &all.list[i]);

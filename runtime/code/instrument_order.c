@@ -6,7 +6,7 @@ static void write_original(struct rewriting *work, const struct ptx_instr *instr
 {
     int length;
     const char *bare = bare_text(work, instr, &length);
-    fprintf(work->to, "%s%.*s", guard_text(work, instr), length, bare);
+    fprintf(work->to, "%s%.*s", guard_of(work, instr), length, bare);
 }
 
 /* ---- barriers and fences ---------------------------------------------------------------------
@@ -61,7 +61,7 @@ static bool rewrite_barrier(struct rewriting *work, const struct ptx_instr *inst
     if (!races)
         return false;
     write_original(work, instr);
-    fprintf(work->to, "\n %scall kgi_barrier, (%%kgi_t);", guard_text(work, instr));
+    fprintf(work->to, "\n %scall kgi_barrier, (%%kgi_t);", guard_of(work, instr));
     return true;
 }
 
@@ -72,7 +72,7 @@ static bool rewrite_fence(struct rewriting *work, const struct ptx_instr *instr)
         ptx_has(form, PTX_MOD_proxy))
         return false;
     bool device = !ptx_has(form, PTX_MOD_cta);
-    fprintf(work->to, "%scall kgi_fence, (%%kgi_t, %u);\n ", guard_text(work, instr), device);
+    fprintf(work->to, "%scall kgi_fence, (%%kgi_t, %u);\n ", guard_of(work, instr), device);
     write_original(work, instr);
     return true;
 }
@@ -87,7 +87,7 @@ static bool rewrite_warp_barrier(struct rewriting *work, const struct ptx_instr 
         return false;
     }
     write_original(work, instr);
-    fprintf(work->to, "\n %scall kgi_warp, (%%kgi_t, %.*s);", guard_text(work, instr),
+    fprintf(work->to, "\n %scall kgi_warp, (%%kgi_t, %.*s);", guard_of(work, instr),
             (int)(mask->end - mask->begin), work->source + mask->begin);
     return true;
 }
@@ -114,7 +114,7 @@ static void write_budget(struct rewriting *work, const struct ptx_instr *instr)
     fprintf(work->to,
             "%ssub.u32 %%kgi_n, %%kgi_n, 1; setp.eq.u32 %%kgi_q, %%kgi_n, 0;\n"
             " @%%kgi_q mov.u32 %%kgi_l, %u; @%%kgi_q bra kgi_end;\n ",
-            guard_text(work, instr), instr->place.line);
+            guard_of(work, instr), instr->place.line);
 }
 
 /* ---- calls -----------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ static bool rewrite_call(struct rewriting *work, const struct ptx_instr *instr)
         return false;
     }
     const struct ptx_operand *results = &instr->operands[0], *arguments = &instr->operands[2];
-    const char *source = work->source, *guard = guard_text(work, instr);
+    const char *source = work->source, *guard = guard_of(work, instr);
     unsigned number = work->number++;
     FILE *to = work->to;
     if (wants(work, INSTRUMENT_CHECK)) {
@@ -165,7 +165,7 @@ static bool rewrite_call(struct rewriting *work, const struct ptx_instr *instr)
 
 static bool rewrite_exit(struct rewriting *work, const struct ptx_instr *instr)
 {
-    fprintf(work->to, "%scall kgi_used, (%%kgi_n);\n ", guard_text(work, instr));
+    fprintf(work->to, "%scall kgi_used, (%%kgi_n);\n ", guard_of(work, instr));
     write_original(work, instr);
     return true;
 }

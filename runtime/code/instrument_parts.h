@@ -44,7 +44,7 @@ bool wants(const struct rewriting *work, unsigned what);
 /* The instruction's text from its operation on, without its guard. */
 const char *bare_text(const struct rewriting *work, const struct ptx_instr *instr, int *length);
 /* "@%p1 ", "@!%p1 " or nothing. */
-const char *guard_text(struct rewriting *work, const struct ptx_instr *instr);
+const char *guard_of(struct rewriting *work, const struct ptx_instr *instr);
 const char *reg_text(struct rewriting *work, uint32_t reg);
 /* Has something behind the operation's place in the text. The source before it is already written;
  * each returns true when it wrote the instruction itself. */
