@@ -351,16 +351,19 @@ static unsigned check(const char *path)
         close(files[0]);
         close(files[2]);
         size_t different = differences(images[PLAIN], sizes[PLAIN], images[way], sizes[way]);
+        bool again = way >= AGAIN && way <= AGAIN_LAST, failed = all[way].status != KG_OK;
         if (way == PLAIN)
             printf("%.100s\n  plain   %s %.3f ms, %" PRIu64 " bytes poisoned %s\n",
                    *all[way].entry ? all[way].entry : path,
                    all[way].status == KG_OK ? "ok" : "FAILED", all[way].ns / 1e6, all[way].poisoned,
                    all[way].text);
-        else if (way >= AGAIN && way <= AGAIN_LAST)
-            steady &= !different;
+        else if (again && failed)
+            printf("  again   FAILED %s\n", all[way].text);
+        else if (again)
+            steady &= !different || !images[PLAIN];
         else if (way > AGAIN_LAST)
             bad += !tally(all, way, different, steady);
-        bad += way == PLAIN && all[way].status != KG_OK;
+        bad += (way == PLAIN || again) && failed;
     }
     for (unsigned way = 0; way < WAYS; way++)
         if (images[way])
