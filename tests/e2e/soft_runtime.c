@@ -105,7 +105,7 @@ static void with_nvrtc(void)
 
 int main(void)
 {
-    if (access(BUILD_DIR "/softgpu/runtime", X_OK))
+    if (access(NVCC, X_OK))
         SKIP("no nvcc here: the programs were not built");
     CHECK(run("runtime", NULL, BUILD_DIR "/softgpu") == 0);
     CHECK(run("runtime-ptds", NULL, BUILD_DIR "/softgpu") == 0);

@@ -126,7 +126,6 @@ int main(void)
     for (unsigned i = 0; i < PASS_COUNT; i++)
         printf("%6lu %s\n", totals[i], pass_rows[i].title);
     printf("%u texts rewritten, %u launches compared\n", rewritten, compared);
-    if (!compared)
-        SKIP("no kernel of the corpus could be compiled here");
+    CHECK(compared);
     return test_result();
 }
