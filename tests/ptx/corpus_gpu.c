@@ -1,8 +1,9 @@
 /* corpus_gpu OUT [REFERENCE]: runs every kernel of corpus.def through whatever libcuda.so.1 is
  * found, a real GPU's or the software one's, and writes a line a kernel with a hash of its buffers
  * to OUT. With a REFERENCE, an OUT of another device, it says which results differ; those that may
- * (traits: order, races, clocks, approximate operations) do not fail it. KGENRT_CORPUS names the
- * folder of the PTX files where it is not that of the build. Exit 77: no device. */
+ * (traits: order, races, clocks, approximate operations) do not fail it, a reference of other rows
+ * does. KGENRT_CORPUS names the folder of the PTX files where it is not that of the build. Exit 77:
+ * no device. */
 #include "ptx/corpus.h"
 
 #include <cuda.h>
@@ -178,9 +179,10 @@ static bool may_differ(const struct corpus_entry *entry)
            (CORPUS_ORDER | CORPUS_RACES | CORPUS_CLOCK | CORPUS_APPROXIMATE | CORPUS_UNRUN);
 }
 
+/* How much is not as it must be. A reference of another corpus, or of none, says nothing. */
 static unsigned compare(const char *path, const uint64_t *hashes)
 {
-    unsigned equal = 0, allowed = 0, differ = 0, index;
+    unsigned equal = 0, allowed = 0, differ = 0, strange = 0, index;
     unsigned long long hash;
     char name[300];
     FILE *file = fopen(path, "r");
@@ -189,8 +191,12 @@ static unsigned compare(const char *path, const uint64_t *hashes)
         return 1;
     }
     while (fscanf(file, "%u %299s %llx", &index, name, &hash) == 3) {
-        if (index >= corpus_count || strcmp(corpus[index].entry, name) || hash <= ABSENT ||
-            hashes[index] <= ABSENT)
+        if (index >= corpus_count || strcmp(corpus[index].entry, name)) {
+            printf("%u %s of %s is no row of this corpus\n", index, name, path);
+            strange++;
+            continue;
+        }
+        if (hash <= ABSENT || hashes[index] <= ABSENT)
             continue;
         bool same = hash == hashes[index];
         equal += same;
@@ -199,9 +205,11 @@ static unsigned compare(const char *path, const uint64_t *hashes)
         if (!same)
             printf("%s differs%s\n", name, may_differ(&corpus[index]) ? ", as it may" : "");
     }
+    strange += !feof(file); /* a line of another form */
     fclose(file);
-    printf("%u equal, %u differ as they may, %u differ\n", equal, allowed, differ);
-    return differ;
+    printf("%u equal, %u differ as they may, %u differ, %u lines of other rows\n", equal, allowed,
+           differ, strange);
+    return differ + strange + !equal;
 }
 
 int main(int count, char **args)
