@@ -236,13 +236,21 @@ static const char *folder(void)
     return named && *named ? named : CORPUS_DIR;
 }
 
+/* Of a source that nobody could compile. */
+static bool may_be_absent(const struct corpus_entry *entry)
+{
+    char source[KG_PATH];
+    snprintf(source, sizeof source, CORPUS_SOURCES "/%s.cu", entry->file);
+    return !CORPUS_COMPILED && !access(source, R_OK);
+}
+
 bool corpus_open(const struct corpus_entry *entry, struct corpus_case *out)
 {
     char path[KG_PATH], error[300];
     memset(out, 0, sizeof *out);
     out->entry = entry;
     snprintf(path, sizeof path, "%s/%s.ptx", folder(), entry->file);
-    if (access(path, R_OK))
+    if (may_be_absent(entry) && access(path, R_OK))
         return false;
     if (file_read(path, 1 << 26, &out->text) != KG_OK)
         fail(entry, "the file cannot be read");

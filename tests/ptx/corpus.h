@@ -62,7 +62,7 @@ enum corpus_trait {
     CORPUS_FAULTS = 2,       /* the launch ends in a trap or an assertion */
     CORPUS_RACES = 4,        /* a data race was put in */
     CORPUS_SPINS = 8,        /* waits for memory that another block writes */
-    CORPUS_UNRUN = 16,       /* the software GPU may answer EXEC_UNSUPPORTED */
+    CORPUS_UNRUN = 16,       /* the software GPU answers EXEC_UNSUPPORTED: not yet implemented */
     CORPUS_CLOCK = 32,       /* reads a clock, %smid or the like: not the same twice */
     CORPUS_CONTAINED = 64,   /* every access is inside its argument's own buffer */
     CORPUS_APPROXIMATE = 128 /* uses operations whose last bits are the device's own business */
@@ -97,8 +97,8 @@ struct corpus_case {
     struct corpus_buffer pointers[CORPUS_ARGS]; /* as passed: aliases too */
 };
 
-/* False, with nothing to close, if the file was not compiled; anything else that fails is printed
- * and ends the test program. */
+/* False, with nothing to close, if the file was not compiled because there was no nvcc; anything
+ * else that fails is printed and ends the test program. */
 bool corpus_open(const struct corpus_entry *entry, struct corpus_case *out);
 void corpus_close(struct corpus_case *c); /* closed and zeroed ones are fine */
 
