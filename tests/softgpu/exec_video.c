@@ -29,6 +29,11 @@ static struct portion portion_of(const struct ptx_operand *operand)
     return (struct portion){(unsigned)(operand->name[1] - '0') * bits, bits};
 }
 
+static bool saturates(const struct ptx_form *form)
+{
+    return ptx_has(form, PTX_MOD_sat);
+}
+
 static int64_t clamp(int64_t value, unsigned bits, bool sign)
 {
     int64_t most = (INT64_C(1) << (sign ? bits - 1 : bits)) - 1, least = sign ? -most - 1 : 0;
@@ -40,6 +45,24 @@ static bool compare(const struct ptx_form *form, int64_t a, int64_t b)
     return (ptx_has(form, PTX_MOD_eq) && a == b) || (ptx_has(form, PTX_MOD_ne) && a != b) ||
            (ptx_has(form, PTX_MOD_lt) && a < b) || (ptx_has(form, PTX_MOD_le) && a <= b) ||
            (ptx_has(form, PTX_MOD_gt) && a > b) || (ptx_has(form, PTX_MOD_ge) && a >= b);
+}
+
+/* Saturation of the scalar instructions as an H200's compiler makes it, where the manual has one
+ * clamp to the destination's range. Found from recorded results (tests/differential), and in the
+ * machine code that ptxas makes of these instructions:
+ * - the upper end of u32 is not seen: sums, differences and distances wrap round there, and only
+ *   the lower end is one;
+ * - a part of a word is compared as if unsigned: what is negative becomes the greatest value;
+ * - a shifted value is cut to 34 bits with sign, then clamped to a word, whatever part is written.
+ */
+static int64_t saturated(const struct ptx_form *form, int64_t value, struct portion to, bool sign)
+{
+    if (form->op == PTX_OP_vshl || form->op == PTX_OP_vshr)
+        return clamp((int64_t)((uint64_t)value << 30) >> 30, 32, sign);
+    int64_t greatest = clamp(INT64_MAX, to.bits, sign);
+    if (to.bits < 32)
+        return value < 0 || value > greatest ? greatest : value;
+    return sign ? clamp(value, 32, true) : value < 0 ? 0 : value;
 }
 
 /* What an operation does with two values, whatever their width. */
@@ -92,22 +115,30 @@ static uint32_t second(const struct ptx_form *form, int64_t value, uint32_t c, b
     return (uint32_t)value;
 }
 
-/* The value at the destination's part of c. */
+/* The value at the destination's part of c. An H200 puts the upper half of a value into h1, not its
+ * lower one as into all other parts (recorded, and seen in machine code). */
 static uint32_t merged(struct portion to, uint32_t value, uint32_t c)
 {
     uint32_t mask = ((1u << to.bits) - 1) << to.from;
-    return (c & ~mask) | (value << to.from & mask);
+    bool upper = to.bits == 16 && to.from == 16;
+    return (c & ~mask) | ((upper ? value : value << to.from) & mask);
 }
 
+/* The manual has unsigned products with an unsigned c, shifted as unsigned, and one clamp. An H200
+ * takes c as signed always (from the recorded results, tests/differential); the sum of unsigned
+ * ones is clamped to u32 at both ends, but after a shift a negative one is the greatest. */
 static uint32_t multiply_add(const struct ptx_form *form, int64_t a, int64_t b, uint32_t c)
 {
     bool sign = is_signed(form->types[1]) || is_signed(form->types[2]);
-    __int128 sum = (__int128)a * b + part(c, 0, 32, sign);
-    sum >>= ptx_has(form, PTX_MOD_shr7) ? 7 : ptx_has(form, PTX_MOD_shr15) ? 15 : 0;
-    if (!ptx_has(form, PTX_MOD_sat))
+    unsigned shift = ptx_has(form, PTX_MOD_shr7) ? 7 : ptx_has(form, PTX_MOD_shr15) ? 15 : 0;
+    __int128 sum = (__int128)a * b + (int32_t)c;
+    sum >>= shift;
+    if (!saturates(form))
         return (uint32_t)sum;
     __int128 most = sign ? INT32_MAX : UINT32_MAX, least = sign ? INT32_MIN : 0;
-    return (uint32_t)(sum > most ? most : sum < least ? least : sum);
+    if (sum > most || (!sign && shift && sum < 0))
+        return (uint32_t)most;
+    return (uint32_t)(sum < least ? least : sum);
 }
 
 static uint32_t scalar(const struct code *c, uint32_t a, uint32_t b, uint32_t e)
@@ -123,8 +154,8 @@ static uint32_t scalar(const struct code *c, uint32_t a, uint32_t b, uint32_t e)
     if (form->op == PTX_OP_vmad)
         return multiply_add(form, x, y, e);
     int64_t value = value_of(form, x, y);
-    if (ptx_has(form, PTX_MOD_sat))
-        value = clamp(value, to.bits, sign);
+    if (saturates(form))
+        value = saturated(form, value, to, sign);
     return to.bits < 32 ? merged(to, (uint32_t)value, e) : second(form, value, e, sign);
 }
 
@@ -139,7 +170,7 @@ static uint32_t by_lanes(const struct ptx_form *form, unsigned lanes, uint32_t a
     for (unsigned i = 0; i < lanes; i++) {
         int64_t value = value_of(form, part(a, i * bits, bits, is_signed(type_a)),
                                  part(b, i * bits, bits, is_signed(type_b)));
-        if (ptx_has(form, PTX_MOD_sat))
+        if (saturates(form))
             value = clamp(value, bits, sign);
         if (sum)
             out += (uint32_t)value;
