@@ -149,12 +149,51 @@ static void put(const union slot *b, unsigned char *const *at, size_t offset, co
     }
 }
 
+/* Values of 128 bits are read and written at once, as on hardware: processors with AVX promise it
+ * for such accesses to aligned memory (not aligned on the host: parameters). */
+typedef uint64_t wide __attribute__((vector_size(16)));
+
+static inline void get_wide(union slot *low, union slot *high, const unsigned char *from)
+{
+    wide value;
+    if ((uintptr_t)from % sizeof value)
+        memcpy(&value, from, sizeof value);
+    else
+        value = *(const volatile wide *)from;
+    low->u64 = value[0];
+    high->u64 = value[1];
+}
+
+static inline void put_wide(const union slot *low, const union slot *high, unsigned char *to)
+{
+    wide value = {low->u64, high->u64};
+    if ((uintptr_t)to % sizeof value)
+        memcpy(to, &value, sizeof value);
+    else
+        *(volatile wide *)to = value;
+}
+
+/* The values of c->list are halves, side by side. */
+static void access_wide(union slot *R, const struct code *c, unsigned char *const *at,
+                        uint32_t mask)
+{
+    for (size_t k = 0; k < c->count; k += 2) {
+        union slot *low = R + c->list[k], *high = R + c->list[k + 1];
+        if (c->op == X_load)
+            EACH_LANE(get_wide(&low[i], &high[i], at[i] + k * c->width))
+        else
+            EACH_LANE(put_wide(&low[i], &high[i], at[i] + k * c->width))
+    }
+}
+
 bool group_load(struct group *g, const struct code *c)
 {
     struct access x;
     if (!reach(g, c, &x, false))
         return false;
-    if (c->count == 1)
+    if (c->type == PTX_TYPE_b128)
+        access_wide(g->R, c, x.at, g->mask);
+    else if (c->count == 1)
         get(g->R + c->d, x.at, 0, c, g->mask);
     else
         for (size_t k = 0; k < c->count; k++)
@@ -167,7 +206,9 @@ bool group_store(struct group *g, const struct code *c)
     struct access x;
     if (!reach(g, c, &x, true))
         return false;
-    if (c->count == 1)
+    if (c->type == PTX_TYPE_b128)
+        access_wide(g->R, c, x.at, g->mask);
+    else if (c->count == 1)
         put(g->R + c->b, x.at, 0, c, g->mask);
     else
         for (size_t k = 0; k < c->count; k++)

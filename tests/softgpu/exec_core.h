@@ -360,6 +360,7 @@ static inline uint64_t generic_address(unsigned space, uint64_t address)
                                                  : 0);
 }
 bool slow_atomic(struct lane *lane, union slot *R, const struct code *c);
+bool slow_wide_atomic(struct lane *lane, union slot *R, const struct code *c); /* exec_wide.c */
 bool slow_copy_async(struct lane *lane, union slot *R, const struct code *c);
 /* exec_matrix.c */
 bool matrix_plan(const struct ptx_form *form, struct matrix *plan); /* false: not implemented */

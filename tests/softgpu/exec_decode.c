@@ -1,39 +1,13 @@
 /* Decodes a function of the PTX tree to dense code: every operand a slot, every opcode a row or a
  * function, every label a place. What is not implemented becomes X_unsupported: a fault if it is
  * reached, never skipped. */
+#include "exec_decode.h"
 #include "exec_matrix.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAX_SLOTS = 1 << 24 };
-
-/* A register that is written once, with the address of a parameter of the entry. */
-struct known {
-    const struct ptx_var *var; /* NULL: it is not */
-    int64_t offset;
-    uint8_t defs;
-};
-
-struct decoder {
-    struct exec_module *module;
-    struct exec_func *func;
-    const struct ptx_func *ptx;
-    struct code *code;
-    uint32_t count, room;
-    union slot *frame;
-    uint32_t slots, slot_room;
-    struct fixup *fixups;
-    uint32_t fixup_count, fixup_room;
-    uint32_t *places; /* of the instructions */
-    uint32_t *hash;   /* constants by value: slot numbers */
-    uint32_t hash_count, constants;
-    uint32_t *var_offset; /* of the body's variables, in local or shared memory */
-    struct known *known;  /* of the registers */
-    struct code spare;    /* written when memory is out */
-    bool failed, unsupported;
-    bool selects; /* parts of registers may be named */
-};
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
@@ -57,12 +31,12 @@ static uint32_t slot_at(uint32_t number)
     return number * WARP;
 }
 
-static uint32_t reg_slot(uint32_t reg)
+uint32_t reg_slot(uint32_t reg)
 {
     return slot_at(1 + reg);
 }
 
-static uint32_t new_slot(struct decoder *x, uint64_t value)
+uint32_t new_slot(struct decoder *x, uint64_t value)
 {
     x->frame = grow(x, x->frame, x->slots, &x->slot_room, sizeof *x->frame);
     if (x->failed || x->slots >= MAX_SLOTS) {
@@ -124,7 +98,7 @@ static uint32_t fixed_up(struct decoder *x, unsigned special, unsigned component
     return slot;
 }
 
-static struct code *emit(struct decoder *x, unsigned op, const struct ptx_instr *instr)
+struct code *emit(struct decoder *x, unsigned op, const struct ptx_instr *instr)
 {
     x->code = grow(x, x->code, x->count, &x->room, sizeof *x->code);
     if (x->failed)
@@ -225,7 +199,7 @@ static uint64_t number_bits(const struct ptx_operand *o, uint8_t type)
     return bits;
 }
 
-static uint32_t slot_of(struct decoder *x, const struct ptx_operand *o, uint8_t type)
+uint32_t slot_of(struct decoder *x, const struct ptx_operand *o, uint8_t type)
 {
     uint32_t slot = 0;
     switch ((enum ptx_kind)o->kind) {
@@ -273,9 +247,7 @@ static const uint32_t *list_of(struct decoder *x, const struct ptx_operand *o, u
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Sets a, narrow and imm from an address operand; the space in which it is, after all. */
-static unsigned address_of(struct decoder *x, const struct ptx_operand *o, unsigned space,
-                           struct code *c)
+unsigned address_of(struct decoder *x, const struct ptx_operand *o, unsigned space, struct code *c)
 {
     uint64_t address = 0;
     bool in_frame;
@@ -379,7 +351,11 @@ static void memory_access(struct decoder *x, const struct ptx_instr *instr, bool
     bool is_signed = ptx_types[type].class == PTX_SIGNED;
     c.op = store ? X_store : X_load;
     c.kind = (uint8_t)(space == PTX_SPACE_param ? PTX_SPACE_generic : space);
-    if (form->vector > 1) {
+    if (type == PTX_TYPE_b128) {
+        c.width = 8;
+        c.count = form->vector > 1 ? 2 * form->vector : 2;
+        c.list = wide_list(x, data, c.count / 2u);
+    } else if (form->vector > 1) {
         x->unsupported |= data->kind != PTX_VECTOR || data->part_count != form->vector;
         c.list = x->unsupported ? NULL : list_of(x, data, type);
     } else {
@@ -722,7 +698,9 @@ static void move(struct decoder *x, const struct ptx_instr *instr)
                      .instr = instr,
                      .count = 1,
                      .type = instr->form->type_count ? instr->form->types[0] : 0};
-    if (instr->operand_count != 2 || c.type == PTX_TYPE_b128) {
+    if (c.type == PTX_TYPE_b128) {
+        wide_move(x, instr);
+    } else if (instr->operand_count != 2) {
         x->unsupported = true;
     } else if (o[0].kind == PTX_VECTOR || o[1].kind == PTX_VECTOR) {
         x->unsupported |= o[0].kind == o[1].kind;
@@ -843,6 +821,8 @@ static void instruction(struct decoder *x, const struct ptx_instr *instr)
     case PTX_OP_red:
         if (instr->form->vector > 1)
             vector_atomic(x, instr);
+        else if (instr->form->type_count && instr->form->types[0] == PTX_TYPE_b128)
+            wide_atomic(x, instr);
         else
             operation(x, instr);
         return;
@@ -982,6 +962,7 @@ kg_status exec_decode(struct exec_module *module, struct exec_func *func)
     free(x.fixups);
     free(x.places);
     free(x.known);
+    free(x.high);
     free(x.hash);
     free(x.var_offset);
     return x.failed ? KG_NO_MEMORY : fits ? KG_OK : KG_LIMIT;

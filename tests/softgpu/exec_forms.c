@@ -72,7 +72,8 @@ uint16_t form_row(const struct ptx_form *form, uint8_t *mode)
     "v8 volatile mmio weak relaxed acquire release acq_rel sc cta cluster gpu sys nc ca cg cs lu " \
     "cv wb wt L2::64B L2::128B L2::256B L1::evict_normal L1::evict_unchanged L1::evict_first "     \
     "L1::evict_last L1::no_allocate L2::cache_hint"
-#define MEMORY_TYPES "b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 bf16 bf16x2 f32 f64"
+#define MEMORY_TYPES                                                                               \
+    "b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 bf16 bf16x2 f32 f64"
 
 static const struct {
     uint16_t op;
@@ -148,6 +149,7 @@ static const struct {
     {PTX_OP_st, NULL, ACCESS, MEMORY_TYPES},
     {PTX_OP_atom, slow_atomic, ACCESS " and or xor cas exch add inc dec min max noftz",
      "b16 b32 b64 u32 u64 s32 s64 f32 f64 " HALVES},
+    {PTX_OP_atom, slow_wide_atomic, ACCESS " cas exch", "b128"},
     {PTX_OP_red, slow_atomic, ACCESS " and or xor add inc dec min max noftz",
      "b32 b64 u32 u64 s32 s64 f32 f64 " HALVES},
 #define VIDEO "eq ne lt le gt ge add min max sat clamp wrap"

@@ -169,7 +169,8 @@ static enum group_end lane_by_lane(struct group *g)
     if (g->warp->block->worker->race && is_fence(c))
         EACH(g->mask, i)
     race_order(&g->warp->lanes[i]);
-    if (c->slow == slow_atomic && g->warp->block->worker->model)
+    bool atomic = c->slow == slow_atomic || c->slow == slow_wide_atomic;
+    if (atomic && g->warp->block->worker->model)
         count_atomic(g, c);
     EACH(g->mask, i)
     {

@@ -33,6 +33,13 @@ static uint64_t d(double value)
 
 static const struct row integers[] = {
     {"add.s32 %r0, %r1, %r2", 0xffffffff, 2, 0, 1},
+    /* against the manual, as an H200 does; the first four are recorded (tests/differential) */
+    {"vadd.u32.u32.u32.sat %r0, %r1, %r2", 0xffffffff, 2, 0, 1},
+    {"vshl.u32.u32.u32.sat.clamp %r0, %r1, %r2", 0xc32a39c1, 32, 0, 0xffffffff},
+    {"vadd.u32.u32.u32.sat %r0.h1, %r1, %r2, %r3", 7, 9, 0xaaaabbbb, 0xbbbb},
+    {"vmad.u32.u32.u32.sat.shr7 %r0, %r1.h0, %r2.h1, %r3", 7, 9, 0x80000000, 0xffffffff},
+    {"vadd.u32.u32.u32 %r0.h1, %r1, %r2, %r3", 0x12345678, 1, 0xaaaabbbb, 0x1234bbbb},
+    {"vadd.s32.s32.s32.sat %r0.b1, %r1, %r2, %r3", 0xffffffff, 0, 0xaaaabbbb, 0xaaaa7fbb},
     {"add.sat.s32 %r0, %r1, %r2", 0x7fffffff, 1, 0, 0x7fffffff},
     {"add.sat.s32 %r0, %r1, %r2", 0x80000000, 0xffffffff, 0, 0x80000000},
     {"sub.sat.s32 %r0, %r1, %r2", 0x80000000, 1, 0, 0x80000000},
@@ -430,6 +437,55 @@ static void test_modes(void)
     test_free_all();
 }
 
+/* Every way of values of 128 bits, by one thread; then many count together: both halves change as
+ * one, or what is read does not fit together. */
+static const char wide_source[] =
+    ".version 8.4\n.target sm_90\n.address_size 64\n.global .align 16 .b128 pair;\n"
+    ".visible .entry each(.param .u64 at, .param .align 16 .b128 given) {\n"
+    ".reg .b64 %p, %x<5>; .reg .b128 %b<8>; .shared .align 16 .b128 mine;\n"
+    "ld.param.u64 %p, [at]; ld.param.b128 %b0, [given];\n"
+    "mov.b128 {%x1, %x2}, %b0; mov.b128 %b1, {%x2, %x1}; st.global.b128 [%p], %b1;\n"
+    "ld.volatile.global.b128 %b2, [%p]; mov.b128 {_, %x3}, %b2; mov.b128 %b3, {%x3, 7};\n"
+    "st.shared.b128 [mine], %b3; atom.shared.cas.b128 %b4, [mine], %b0, %b1;\n" /* is not there */
+    "st.b128 [%p+16], %b4; atom.shared.cas.b128 _, [mine], %b3, %b0;\n"         /* is there */
+    "atom.shared.exch.b128 %b5, [mine], %b3; st.global.b128 [%p+32], %b5;\n"
+    "st.global.b128 [pair], %b1; atom.acq_rel.gpu.global.exch.b128 %b6, [pair], %b3;\n"
+    "mov.b128 %b7, %b6; st.global.b128 [%p+48], %b7;\n"
+    "ld.shared.b128 %b6, [mine]; st.global.b128 [%p+64], %b6; ret; }\n"
+    ".visible .entry count(.param .u64 at) {\n"
+    ".reg .b64 %p, %x<7>; .reg .b128 %b<4>; .reg .pred %q<4>; .reg .b32 %n;\n"
+    "ld.param.u64 %p, [at]; mov.b32 %n, 0;\n"
+    "again: ld.relaxed.gpu.global.b128 %b1, [%p]; mov.b128 {%x1, %x2}, %b1;\n"
+    "mul.lo.u64 %x3, %x1, 3; setp.ne.u64 %q1, %x3, %x2; @%q1 trap;\n"
+    "add.u64 %x1, %x1, 1; add.u64 %x2, %x2, 3; mov.b128 %b2, {%x1, %x2};\n"
+    "atom.global.cas.b128 %b3, [%p], %b1, %b2; mov.b128 {%x4, %x5}, %b3;\n"
+    "add.u64 %x4, %x4, 1; setp.ne.u64 %q2, %x4, %x1; @%q2 bra again;\n"
+    "add.u32 %n, %n, 1; setp.lt.u32 %q3, %n, 250; @%q3 bra again; ret; }\n";
+
+static void test_wide(void)
+{
+    static const uint64_t expected[] = {6, 5, 5, 7, 5, 6, 6, 5, 5, 7};
+    struct exec_module *module = module_of(wide_source);
+    uint64_t *out = (uint64_t *)test_alloc(sizeof expected + 16, 256);
+    struct test_call call = call_of(module, "each", 1, 1, 0);
+    const uint64_t given[2] = {5, 6};
+    ARG(&call, void *, out);
+    call_add(&call, given, sizeof given);
+    CHECK(call_good(&call) && !memcmp(out, expected, sizeof expected));
+    call.next = 0;
+    ARG(&call, void *, out + 1);
+    call_add(&call, given, sizeof given);
+    CHECK(call_run(&call) == EXEC_MISALIGNED);
+    uint64_t *both = (uint64_t *)test_alloc(16, 256);
+    both[0] = both[1] = 0;
+    call = call_of(module, "count", 20, 100, 0);
+    call.config.threads = 4;
+    ARG(&call, void *, both);
+    CHECK(call_good(&call) && both[0] == 500000 && both[1] == 1500000);
+    exec_module_destroy(module);
+    test_free_all();
+}
+
 int main(void)
 {
     unsigned count;
@@ -438,5 +494,6 @@ int main(void)
     test_rows(rows, count);
     test_halves();
     test_modes();
+    test_wide();
     return test_result();
 }
