@@ -167,11 +167,16 @@ static const struct row integers[] = {
 };
 
 /* Rows that need a constant expression of C: filled at run time. */
-static const struct row *floats(unsigned *count)
+static struct row floats[128];
+static unsigned float_count;
+#define ROW(...)                                                                                   \
+    floats[float_count++] = (struct row)                                                           \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+static void arithmetic(void)
 {
-    static struct row rows[128];
-    unsigned n = 0;
-#define ROW(...) rows[n++] = (struct row){__VA_ARGS__}
     ROW("add.f32 %r0, %r1, %r2", f(1), f(0x1p-24f), 0, f(1));
     ROW("add.rp.f32 %r0, %r1, %r2", f(1), f(0x1p-60f), 0, f(1 + 0x1p-23f));
     ROW("add.rm.f32 %r0, %r1, %r2", f(-1), f(-0x1p-60f), 0, f(-1 - 0x1p-23f));
@@ -207,6 +212,10 @@ static const struct row *floats(unsigned *count)
     ROW("sin.approx.f32 %r0, %r1", 0, 0, 0, 0);
     ROW("cos.approx.f32 %r0, %r1", 0, 0, 0, f(1));
     ROW("tanh.approx.f32 %r0, %r1", f(100), 0, 0, f(1));
+}
+
+static void signs_and_order(void)
+{
     ROW("neg.f32 %r0, %r1", f(0), 0, 0, 0x80000000);
     ROW("abs.f64 %d0, %d1", d(-2.5), 0, 0, d(2.5));
     ROW("min.f32 %r0, %r1, %r2", NAN32, f(2), 0, f(2));
@@ -225,6 +234,10 @@ static const struct row *floats(unsigned *count)
     ROW("setp.eq.f32 %p0, %r1, %r2", 1, 0, 0, 0);
     ROW("selp.f32 %r0, %r1, %r2, %p3", f(1), f(2), 1, f(1));
     ROW("slct.f32.f32 %r0, %r1, %r2, %r3", f(1), f(2), f(-0.0f), f(1));
+}
+
+static void conversions(void)
+{
     ROW("cvt.rzi.s32.f32 %r0, %r1", f(-2.9f), 0, 0, (uint32_t)-2);
     ROW("cvt.rni.s32.f32 %r0, %r1", f(2.5f), 0, 0, 2);
     ROW("cvt.rmi.s32.f32 %r0, %r1", f(-2.1f), 0, 0, (uint32_t)-3);
@@ -246,6 +259,10 @@ static const struct row *floats(unsigned *count)
     ROW("cvt.f64.f32 %d0, %r1", f(1.5f), 0, 0, d(1.5));
     ROW("cvt.rni.f32.f32 %r0, %r1", f(3.5f), 0, 0, f(4));
     ROW("cvt.sat.f32.f32 %r0, %r1", f(-3), 0, 0, 0);
+}
+
+static void narrow_and_packed(void)
+{
     ROW("cvt.rn.f16.f32 %h0, %r1", f(65520), 0, 0, 0x7c00);
     ROW("cvt.rz.f16.f32 %h0, %r1", f(65520), 0, 0, 0x7bff);
     ROW("cvt.rn.f16x2.f32 %r0, %r1, %r2", f(1), f(-2), 0, 0x3c00c000);
@@ -269,10 +286,9 @@ static const struct row *floats(unsigned *count)
         f(16) << 32 | f(16));
     ROW("{ atom.shared.add.f32 %r0, [%q+40], 0f3F800000; ld.shared.b32 %r0, [%q+40]; }", 0, 0, 0,
         f(1));
-#undef ROW
-    *count = n;
-    return rows;
 }
+
+#undef ROW
 
 /* One kernel of all rows; rows share nothing but the shared words. */
 static char *kernel_of(const struct row *rows, unsigned count)
@@ -488,10 +504,12 @@ static void test_wide(void)
 
 int main(void)
 {
-    unsigned count;
-    const struct row *rows = floats(&count);
+    arithmetic();
+    signs_and_order();
+    conversions();
+    narrow_and_packed();
     test_rows(integers, sizeof integers / sizeof *integers);
-    test_rows(rows, count);
+    test_rows(floats, float_count);
     test_halves();
     test_modes();
     test_wide();
