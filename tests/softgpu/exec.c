@@ -129,7 +129,7 @@ static uint32_t stack_bytes(struct exec_func *func)
     uint32_t most = 0, own = 0;
     if (func->visiting) /* recursion */
         return RECURSION_BYTES;
-    if (func->stack_bytes || !func->code)
+    if (func->visited || !func->code)
         return func->stack_bytes;
     func->visiting = true;
     for (uint32_t i = 0; i < func->code_count; i++) {
@@ -144,7 +144,8 @@ static uint32_t stack_bytes(struct exec_func *func)
         most = bytes > most ? bytes : most;
     }
     func->visiting = false;
-    return func->stack_bytes = func->local_bytes + own + most + 16;
+    func->visited = true;
+    return func->stack_bytes = func->local_bytes + own + most;
 }
 
 static uint32_t product(const uint32_t dims[3])

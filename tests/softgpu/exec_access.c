@@ -40,6 +40,15 @@ static inline bool all_in(const uint64_t *address, uint32_t mask, uint64_t base,
     return !wrong;
 }
 
+static bool in_shared(const struct launch *launch, const uint64_t *address, uint32_t mask,
+                      uint32_t bytes)
+{
+    if (launch->gap == launch->dynamic)
+        return all_in(address, mask, 0, launch->shared_bytes, bytes);
+    return all_in(address, mask, launch->dynamic, launch->shared_bytes - launch->dynamic, bytes) ||
+           all_in(address, mask, 0, launch->gap, bytes);
+}
+
 /* The range used lately that holds address, or an empty one. */
 static inline const struct exec_range *range_of(const struct worker *worker, uint64_t address)
 {
@@ -59,7 +68,7 @@ static bool fast(const struct group *g, unsigned space, struct access *x, uint32
     if (launch->careful)
         return false;
     if (space == PTX_SPACE_shared) {
-        if (!all_in(x->address, mask, 0, launch->shared_bytes, bytes))
+        if (!in_shared(launch, x->address, mask, bytes))
             return false;
         EACH_LANE(x->at[i] = block->shared + x->address[i])
     } else if (space == PTX_SPACE_local) {
@@ -79,18 +88,12 @@ static bool fast(const struct group *g, unsigned space, struct access *x, uint32
 static bool careful(const struct group *g, const struct code *c, struct access *x, uint32_t bytes,
                     bool write)
 {
-    uint64_t window = c->kind == PTX_SPACE_shared  ? WINDOW_BASE(WINDOW_SHARED)
-                      : c->kind == PTX_SPACE_local ? WINDOW_BASE(WINDOW_LOCAL)
-                                                   : 0;
     for (uint32_t rest = g->mask; rest; rest &= rest - 1) {
         unsigned i = (unsigned)__builtin_ctz(rest);
         struct lane *lane = &g->warp->lanes[i];
         lane->pc = c;
-        if (c->kind != PTX_SPACE_generic && !window && x->address[i] >> 48)
-            return lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "address 0x%llx is not global memory",
-                              (unsigned long long)x->address[i]);
         lane->stores = write && c->count == 1 ? &g->R[c->b + i] : NULL;
-        x->at[i] = memory_at(lane, window + x->address[i], bytes, write);
+        x->at[i] = memory_at(lane, generic_address(c->kind, x->address[i]), bytes, write);
         if (x->at[i] && lane->stores) /* the next lane may store the same */
             memcpy(x->at[i], lane->stores, bytes);
         lane->stores = NULL;

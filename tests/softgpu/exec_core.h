@@ -32,7 +32,14 @@ enum {
     MAX_DEPTH = 64,
     RANGES = 8
 };
-enum window { WINDOW_GLOBAL, WINDOW_SHARED, WINDOW_LOCAL, WINDOW_PARAM, WINDOW_FUNCTION };
+enum window {
+    WINDOW_GLOBAL,
+    WINDOW_SHARED,
+    WINDOW_LOCAL,
+    WINDOW_PARAM,
+    WINDOW_FUNCTION,
+    WINDOW_NONE = 0xffff /* of an address that its space cannot have */
+};
 #define WINDOW_BASE(window) ((uint64_t)(window) << 48)
 
 union slot {
@@ -169,7 +176,7 @@ struct exec_func {
     uint32_t *param_offset, *result_offset; /* in the frame's local memory (not of an entry) */
     uint32_t shared_base, shared_bytes;     /* its own shared variables: [base, bytes) */
     uint32_t stack_bytes;                   /* local memory with all callees */
-    bool visiting;                          /* while stack_bytes are summed up */
+    bool visiting, visited;                 /* while and when stack_bytes are summed up */
 };
 
 struct exec_kernel {
@@ -263,6 +270,9 @@ struct launch {
     uint64_t block_count, next_block; /* next_block: atomic */
     uint64_t order_step, order_start;
     uint32_t lane_count, shared_bytes, local_bytes, resident;
+    /* Dynamic shared memory begins behind the variables of the module's largest kernel; what is
+     * between this kernel's own and that, [gap, dynamic), is nobody's. Equal: nothing is. */
+    uint32_t gap, dynamic;
     bool careful;       /* every access goes through memory_at: it is recorded or judged */
     unsigned char dirt; /* what shared and local memory hold at first */
     bool stop;          /* atomic: a fault or cancellation */
@@ -352,9 +362,14 @@ bool race_access(struct lane *lane, uint64_t address, const unsigned char *at, u
 void race_order(struct lane *lane); /* at a fence */
 /* exec_record.c: into config->record, if the launch has one. */
 void record_touch(const struct launch *launch, uint64_t address, uint32_t size, bool write);
-/* Address in a space of its own, as a generic one. */
+/* Address in a space of its own, as a generic one. It must not come out in another space's window,
+ * however far it is off. */
 static inline uint64_t generic_address(unsigned space, uint64_t address)
 {
+    if (space == PTX_SPACE_generic || space == PTX_SPACE_param)
+        return address;
+    if (address >> 48)
+        return address | WINDOW_BASE(WINDOW_NONE);
     return address + (space == PTX_SPACE_shared  ? WINDOW_BASE(WINDOW_SHARED)
                       : space == PTX_SPACE_local ? WINDOW_BASE(WINDOW_LOCAL)
                                                  : 0);

@@ -260,8 +260,11 @@ void exec_launch(const struct exec_kernel *kernel, const struct exec_config *con
     launch.params = copy;
     launch.local_bytes = (kernel->func->stack_bytes + 15) & ~15u;
     launch.shared_bytes = kernel->func->shared_bytes;
-    if (config->launch.shared)
-        launch.shared_bytes = module->dynamic_offset + config->launch.shared;
+    launch.gap = launch.dynamic = launch.shared_bytes;
+    if (config->launch.shared) {
+        launch.dynamic = module->dynamic_offset;
+        launch.shared_bytes = launch.dynamic + config->launch.shared;
+    }
     if (config->device)
         launch.resident = model_resident(config->device, launch.lane_count, kernel->info.registers,
                                          launch.shared_bytes);

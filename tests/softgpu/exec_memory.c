@@ -23,6 +23,22 @@ static void *window_at(struct lane *lane, unsigned char *memory, uint64_t room, 
     return memory + offset;
 }
 
+static void *shared_at(struct lane *lane, uint64_t address, uint32_t size, bool write)
+{
+    const struct launch *launch = lane->block->worker->launch;
+    uint64_t offset = address & (WINDOW_BASE(1) - 1);
+    if (launch->gap != launch->dynamic && offset < launch->dynamic && offset + size > launch->gap) {
+        lane_fault(lane, EXEC_ILLEGAL_ADDRESS,
+                   "%s of %u bytes at shared address 0x%llx, which is %llu before the dynamic part "
+                   "and behind the kernel's variables",
+                   write ? "write" : "read", size, (unsigned long long)offset,
+                   (unsigned long long)(launch->dynamic - offset));
+        return NULL;
+    }
+    return window_at(lane, lane->block->shared, launch->shared_bytes, "shared", address, size,
+                     write);
+}
+
 static void *global_find(struct lane *lane, uint64_t address, uint32_t size, bool write)
 {
     struct worker *worker = lane->block->worker;
@@ -70,8 +86,7 @@ static void *resolve(struct lane *lane, uint64_t address, uint32_t size, bool wr
     case WINDOW_GLOBAL:
         return global_find(lane, address, size, write);
     case WINDOW_SHARED:
-        return window_at(lane, lane->block->shared, launch->shared_bytes, "shared", address, size,
-                         write);
+        return shared_at(lane, address, size, write);
     case WINDOW_LOCAL:
         return window_at(lane, lane->local, launch->local_bytes, "local", address, size, write);
     case WINDOW_PARAM:
@@ -79,8 +94,10 @@ static void *resolve(struct lane *lane, uint64_t address, uint32_t size, bool wr
             return window_at(lane, (unsigned char *)launch->params,
                              launch->kernel->info.param_bytes, "parameter", address, size, write);
     }
-    lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "%s of %u bytes at 0x%llx", write ? "write" : "read",
-               size, (unsigned long long)address);
+    lane_fault(lane, EXEC_ILLEGAL_ADDRESS, "%s of %u bytes at 0x%llx%s", write ? "write" : "read",
+               size, (unsigned long long)address,
+               address >> 48 == WINDOW_NONE ? ", which is outside the instruction's state space"
+                                            : "");
     return NULL;
 }
 
@@ -93,21 +110,11 @@ void *memory_at(struct lane *lane, uint64_t address, uint32_t size, bool write)
     return at;
 }
 
-/* The address of an access that has a space of its own, as a generic one. */
-static uint64_t generic(unsigned space, uint64_t address)
-{
-    if (space == PTX_SPACE_shared)
-        return WINDOW_BASE(WINDOW_SHARED) + address;
-    if (space == PTX_SPACE_local)
-        return WINDOW_BASE(WINDOW_LOCAL) + address;
-    return address;
-}
-
 static void *operand_at(struct lane *lane, const union slot *R, const struct code *c, uint32_t size,
                         bool write)
 {
     uint64_t address = operand_address(c, R);
-    return memory_at(lane, generic(c->kind, address), size, write);
+    return memory_at(lane, generic_address(c->kind, address), size, write);
 }
 
 /* ---- atomics --------------------------------------------------------------------------------- */
@@ -275,7 +282,8 @@ bool slow_copy_async(struct lane *lane, union slot *R, const struct code *c)
     unsigned char *to = operand_at(lane, R, c, size, true);
     const unsigned char *from = NULL;
     if (to && given)
-        from = memory_at(lane, R[c->b].u64 + (uint64_t)offset, size, false);
+        from = memory_at(lane, generic_address(PTX_SPACE_global, R[c->b].u64 + (uint64_t)offset),
+                         size, false);
     if (!to || (given && !from))
         return false;
     memset(to, 0, size);

@@ -71,8 +71,9 @@ bool slow_bulk(struct lane *lane, union slot *R, const struct code *c)
     uint64_t at[BULK_ADDRESSES] = {0};
     uint32_t size = R[bulk->size].u32;
     for (unsigned i = 0; i < bulk->count; i++) {
-        uint64_t base = bulk->narrow[i] ? R[bulk->slots[i]].u32 : R[bulk->slots[i]].u64;
-        at[i] = generic_address(bulk->spaces[i], base + (uint64_t)bulk->offsets[i]);
+        const struct code one = {
+            .a = bulk->slots[i], .imm = bulk->offsets[i], .narrow = bulk->narrow[i]};
+        at[i] = generic_address(bulk->spaces[i], operand_address(&one, R));
     }
     if (size % 16)
         return lane_fault(lane, EXEC_MISALIGNED, "bulk copy of %u bytes", size);

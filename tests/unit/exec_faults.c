@@ -182,6 +182,109 @@ static void test_others(const struct exec_module *module)
     CHECK(call_run(&call) == EXEC_UNSUPPORTED);
 }
 
+/* Registers have: %rd1 and %r1 the distance, %rd2 and %r2 a memory's address, %rd3 and %r3 the two
+ * added, %rd4 global memory, 64 bytes, like the dynamic shared memory. Another kernel of the module
+ * has much static shared memory. */
+#define SPACES_HEAD                                                                                \
+    ".version 7.7\n.target sm_80\n.address_size 64\n.extern .shared .align 16 .b8 dynamic[];\n"    \
+    ".entry large() {\n  .shared .align 4 .b8 square[4096]; .reg .b32 %%r<2>;\n"                   \
+    "  mov.u32 %%r1, square; st.shared.u32 [%%r1], %%r1; ret;\n}\n"                                \
+    ".entry spaces(.param .u64 distance, .param .u64 global) {\n"                                  \
+    "  .local .align 16 .b8 own[64]; .shared .align 4 .b8 little[32];\n"                           \
+    "  .reg .b32 %%r<9>; .reg .b64 %%rd<9>; .reg .b32 %%x;\n"                                      \
+    "  ld.param.u64 %%rd1, [distance]; cvt.u32.u64 %%r1, %%rd1; mov.u32 %%x, 0;\n"                 \
+    "  ld.param.u64 %%rd4, [global]; mov.u64 %%rd2, %s;\n"                                         \
+    "  cvt.u32.u64 %%r2, %%rd2; add.u32 %%r3, %%r2, %%r1; add.u64 %%rd3, %%rd2, %%rd1;\n"          \
+    "  %s;\n  ret;\n}\n"
+
+/* Whatever a register and an offset add up to: no access leaves its space unseen. */
+static void test_spaces(void)
+{
+    static const struct {
+        const char *memory, *access;
+        int64_t least, most, beyond[3]; /* distances that are good, and that are not */
+    } rows[] = {
+        {"dynamic", "st.shared.u32 [%r3], %x", 0, 60, {-4, 64, -4060}},
+        {"dynamic", "st.shared.u32 [%r3+8], %x", -8, 52, {-12, 56, -4068}},
+        {"dynamic", "ld.shared.u32 %x, [%r3-8]", 8, 68, {4, 72, 0}},
+        {"dynamic", "st.shared.u32 [%rd3], %x", 0, 60, {-4, 64, INT64_C(1) << 48}},
+        {"dynamic", "ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r3]", 0, 48, {-16, 64, 1 << 20}},
+        {"dynamic", "atom.shared.add.u32 %x, [%r3], 1", 0, 60, {-4, 64, -4060}},
+        {"dynamic", "atom.shared.add.u32 %x, [%rd3], 1", 0, 60, {-4, 64, -(INT64_C(1) << 48)}},
+        {"dynamic", "cp.async.ca.shared.global [%r3], [%rd4], 4", 0, 60, {-4, 64, -4060}},
+        {"dynamic", "cvta.shared.u64 %rd5, %rd3; st.u32 [%rd5], %x", 0, 60, {-4, 64, -4060}},
+        {"little", "st.shared.u32 [%r3], %x", 0, 28, {-4, 32, 4092}},
+        {"own", "st.local.u32 [%r3], %x", 0, 60, {-4, 64, 1 << 30}},
+        {"own", "ld.local.u32 %x, [%rd3-8]", 8, 68, {4, 72, (INT64_C(1) << 48) + 8}},
+        {"own", "st.local.u32 [%rd3], %x", 0, 60, {-4, 64, -(INT64_C(1) << 48)}},
+        {"own", "cvta.local.u64 %rd5, %rd3; st.u32 [%rd5], %x", 0, 60, {-4, 64, 1 << 30}},
+        {"0",
+         "add.u64 %rd5, %rd4, %rd3; st.global.u32 [%rd5], %x",
+         0,
+         60,
+         {-4, 64, INT64_C(1) << 48}},
+        {"0", "add.u64 %rd5, %rd4, %rd3; st.u32 [%rd5+4], %x", -4, 56, {-8, 60, INT64_MIN}},
+        {"0",
+         "add.u64 %rd5, %rd4, %rd3; atom.global.add.u32 %x, [%rd5], 1",
+         0,
+         60,
+         {-4, 64, INT64_C(1) << 48}},
+        {"0",
+         "mov.b64 %rd5, distance; add.u64 %rd5, %rd5, %rd3; ld.param.u32 %x, [%rd5]",
+         0,
+         12,
+         {-4, 16, 1 << 20}},
+        {"0",
+         "mov.b64 %rd5, distance; cvta.param.u64 %rd5, %rd5; add.u64 %rd5, %rd5, %rd3; "
+         "ld.u32 %x, [%rd5]",
+         0,
+         12,
+         {-4, 16, INT64_C(1) << 48}},
+    };
+    uint64_t global = test_alloc(64, 256);
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[2000];
+        snprintf(text, sizeof text, SPACES_HEAD, rows[i].memory, rows[i].access);
+        struct exec_module *module = module_of(text);
+        const int64_t at[] = {rows[i].least, rows[i].most, rows[i].beyond[0], rows[i].beyond[1],
+                              rows[i].beyond[2]};
+        for (unsigned k = 0; module && k < 5; k++) {
+            struct test_call call =
+                call_of(module, "spaces", 1, 1, strcmp(rows[i].memory, "little") ? 64 : k % 2 * 64);
+            ARG(&call, int64_t, at[k]);
+            ARG(&call, uint64_t, global);
+            if (!CHECK(call_run(&call) == (k < 2 ? EXEC_OK : EXEC_ILLEGAL_ADDRESS)))
+                fprintf(stderr, "%s %s, distance %lld: %s\n", rows[i].memory, rows[i].access,
+                        (long long)at[k], call.result.text);
+        }
+        exec_module_destroy(module);
+    }
+    test_free(global);
+}
+
+/* An address of one space, given to an instruction of another, by way of cvta. */
+static void test_other_space(void)
+{
+    static const char *const rows[] = {"cvta.to.shared.u64 %rd5, %rd4; ld.shared.u32 %x, [%rd5]",
+                                       "cvta.to.local.u64 %rd5, %rd4; ld.local.u32 %x, [%rd5]",
+                                       "cvta.shared.u64 %rd5, %rd2; atom.global.add.u32 %x, "
+                                       "[%rd5], 1",
+                                       "cvta.shared.u64 %rd5, %rd2; ld.global.u32 %x, [%rd5]"};
+    uint64_t global = test_alloc(64, 256);
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[2000];
+        snprintf(text, sizeof text, SPACES_HEAD, "dynamic", rows[i]);
+        struct exec_module *module = module_of(text);
+        struct test_call call = call_of(module, "spaces", 1, 1, 64);
+        ARG(&call, int64_t, 0);
+        ARG(&call, uint64_t, global);
+        if (!CHECK(call_run(&call) == EXEC_ILLEGAL_ADDRESS && says(&call, "state space")))
+            fprintf(stderr, "%s\n", rows[i]);
+        exec_module_destroy(module);
+    }
+    test_free(global);
+}
+
 static void test_assert(void)
 {
     struct exec_module *module =
@@ -232,6 +335,8 @@ int main(void)
         test_others(module);
     }
     exec_module_destroy(module);
+    test_spaces();
+    test_other_space();
     test_refusals();
     test_free_all();
     test_assert();
