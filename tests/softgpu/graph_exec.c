@@ -350,16 +350,21 @@ static CUresult add_steps(struct graph_op *self, const struct graph *graph, stru
     return result;
 }
 
-static CUresult launch(CUgraphExec handle, CUstream stream_handle, bool per_thread)
+static CUresult enter_stream(CUgraphExec handle, CUstream stream_handle, bool per_thread,
+                             struct graph_exec **exec, struct stream **stream)
 {
     struct context *context;
-    struct stream *stream;
-    struct graph_exec *exec;
     CUresult result = context_enter(&context);
     if (result == CUDA_SUCCESS)
-        result = enter(handle, &exec);
-    if (result == CUDA_SUCCESS)
-        result = stream_of(context, stream_handle, per_thread, &stream);
+        result = enter(handle, exec);
+    return result == CUDA_SUCCESS ? stream_of(context, stream_handle, per_thread, stream) : result;
+}
+
+static CUresult launch(CUgraphExec handle, CUstream stream_handle, bool per_thread)
+{
+    struct stream *stream;
+    struct graph_exec *exec;
+    CUresult result = enter_stream(handle, stream_handle, per_thread, &exec, &stream);
     if (result == CUDA_SUCCESS)
         result = capture_refuses(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     if (result != CUDA_SUCCESS)
@@ -397,14 +402,9 @@ CALL(cuGraphLaunch, _ptsz, (CUgraphExec hGraphExec, CUstream hStream),
 /* Nothing has to be brought anywhere. */
 static CUresult upload(CUgraphExec handle, CUstream stream_handle, bool per_thread)
 {
-    struct context *context;
     struct stream *stream;
     struct graph_exec *exec;
-    CUresult result = context_enter(&context);
-    if (result == CUDA_SUCCESS)
-        result = enter(handle, &exec);
-    if (result == CUDA_SUCCESS)
-        result = stream_of(context, stream_handle, per_thread, &stream);
+    CUresult result = enter_stream(handle, stream_handle, per_thread, &exec, &stream);
     return result == CUDA_SUCCESS ? capture_blocks(stream) : result;
 }
 
