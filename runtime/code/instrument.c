@@ -300,12 +300,7 @@ static bool is_needed(const struct rewriting *work, const struct ptx_item *item)
 {
     if (item->kind == PTX_ITEM_LINE) /* no call goes by an alias, which would have no body */
         return strncmp(item->line, ".section", 8) != 0 && strncmp(item->line, ".alias", 6) != 0;
-    if (item->kind != PTX_ITEM_VAR)
-        return number_find(&work->needs.func_numbers, item->func, 0) != NO_NUMBER;
-    for (uint32_t i = 0; i < work->needs.var_count; i++)
-        if (!strcmp(work->needs.vars[i]->name, item->var->name))
-            return true;
-    return false;
+    return needs_item(&work->needs, item);
 }
 
 static void write_item(struct rewriting *work, const struct ptx_item *item, uint32_t end)

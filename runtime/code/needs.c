@@ -187,3 +187,13 @@ kg_status needs_make(const struct ptx_module *module, const struct ptx_func *ent
     }
     return out->failed ? KG_LIMIT : KG_OK;
 }
+
+bool needs_item(const struct needs *needs, const struct ptx_item *item)
+{
+    if (item->kind != PTX_ITEM_VAR)
+        return number_find(&needs->func_numbers, item->func, 0) != NO_NUMBER;
+    for (uint32_t i = 0; i < needs->var_count; i++)
+        if (!strcmp(needs->vars[i]->name, item->var->name))
+            return true;
+    return false;
+}

@@ -141,6 +141,8 @@ struct needs {
 /* entry NULL: all functions and variables of the module. Memory: arena's. */
 kg_status needs_make(const struct ptx_module *module, const struct ptx_func *entry,
                      struct kg_arena *arena, struct needs *out);
+/* Whether it is a function or variable that is needed; all declarations of one variable are. */
+bool needs_item(const struct needs *needs, const struct ptx_item *item);
 
 /* Bytes of shared and local memory that they declare (model.c). */
 uint32_t needs_shared(const struct needs *needs);

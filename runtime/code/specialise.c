@@ -217,19 +217,6 @@ static int by_place(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Several declarations of one variable are all kept. */
-static bool is_needed(const struct work *work, const struct ptx_item *item)
-{
-    if (item->kind == PTX_ITEM_LINE)
-        return true;
-    if (item->kind != PTX_ITEM_VAR)
-        return number_find(&work->needs.func_numbers, item->func, 0) != NO_NUMBER;
-    for (uint32_t i = 0; i < work->needs.var_count; i++)
-        if (!strcmp(work->needs.vars[i]->name, item->var->name))
-            return true;
-    return false;
-}
-
 /* Source bytes [begin, end) with the edits that lie in them. */
 static void copy_range(const struct work *work, uint32_t begin, uint32_t end, FILE *to)
 {
@@ -263,7 +250,8 @@ static kg_status assemble(struct work *work, struct kg_bytes *out)
                 end = work->module->items[next].place.begin;
                 break;
             }
-            needed |= is_needed(work, &work->module->items[next]);
+            const struct ptx_item *near = &work->module->items[next];
+            needed |= near->kind == PTX_ITEM_LINE || needs_item(&work->needs, near);
         }
         const struct ptx_item *item = &work->module->items[i];
         if (item->kind == PTX_ITEM_DEFINE)
