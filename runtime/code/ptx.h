@@ -174,6 +174,8 @@ struct ptx_instr {
 };
 /* Effects of an instruction: its row's; PTX_WORST too if a suffix is unknown. */
 uint32_t ptx_effects(const struct ptx_instr *instr);
+/* Bytes of memory that a ld, ldu, st, atom or red accesses; 0: not known, or another operation. */
+uint32_t ptx_moved_bytes(const struct ptx_form *form);
 /* Role letter of operand `index` of this instruction ("s" for opaque ones is not safe: see opaque).
  */
 char ptx_role(const struct ptx_instr *instr, unsigned index);

@@ -64,6 +64,22 @@ uint32_t ptx_effects(const struct ptx_instr *instr)
     return ptx_ops[instr->form->op].effects | (instr->form->strange ? PTX_WORST : 0u);
 }
 
+uint32_t ptx_moved_bytes(const struct ptx_form *form)
+{
+    switch (form->op) {
+    case PTX_OP_ld:
+    case PTX_OP_ldu:
+    case PTX_OP_st:
+    case PTX_OP_atom:
+    case PTX_OP_red:
+        break;
+    default:
+        return 0;
+    }
+    unsigned bits = form->type_count ? ptx_types[form->types[form->type_count - 1]].bits : 0;
+    return form->strange ? 0 : bits / 8 * (form->vector ? form->vector : 1);
+}
+
 char ptx_role(const struct ptx_instr *instr, unsigned index)
 {
     const char *roles = instr->form->op == PTX_OP_call ? "dfst" : ptx_ops[instr->form->op].roles;

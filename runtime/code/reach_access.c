@@ -40,12 +40,6 @@ static void merge_bytes(struct reach_bytes *into, const struct reach_bytes *more
 
 /* ---- what an instruction accesses ------------------------------------------------------------ */
 
-static uint32_t element_bytes(const struct ptx_form *form)
-{
-    unsigned bits = form->type_count ? reach_bits(form, form->type_count - 1) : 0;
-    return bits / 8 * (form->vector ? form->vector : 1);
-}
-
 /* What the access through operand n of the instruction is; false: none. */
 bool reach_shape_of(const struct ptx_instr *instr, unsigned n, struct shape *out)
 {
@@ -59,13 +53,6 @@ bool reach_shape_of(const struct ptx_instr *instr, unsigned n, struct shape *out
     if (form->strange) /* who knows how much */
         return true;
     switch (form->op) {
-    case PTX_OP_ld:
-    case PTX_OP_ldu:
-    case PTX_OP_st:
-    case PTX_OP_atom:
-    case PTX_OP_red:
-        out->bytes = element_bytes(form);
-        return true;
     case PTX_OP_cp_async:
         out->reads = n != 0;
         out->writes = n == 0;
@@ -76,6 +63,7 @@ bool reach_shape_of(const struct ptx_instr *instr, unsigned n, struct shape *out
         out->bytes = 128;
         return true;
     default:
+        out->bytes = ptx_moved_bytes(form);
         return true;
     }
 }

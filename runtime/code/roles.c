@@ -43,22 +43,6 @@ static void mark_words(struct making *making, const struct origin_access *access
     }
 }
 
-static uint32_t access_bytes(const struct ptx_form *form)
-{
-    switch (form->op) {
-    case PTX_OP_ld:
-    case PTX_OP_ldu:
-    case PTX_OP_st:
-    case PTX_OP_atom:
-    case PTX_OP_red:
-        break;
-    default:
-        return 0;
-    }
-    uint32_t bits = form->type_count ? ptx_types[form->types[form->type_count - 1]].bits : 0;
-    return bits / 8 * (form->vector ? form->vector : 1);
-}
-
 static void unite_uses(struct role_set *to, const struct role_set *from)
 {
     for (unsigned i = 0; i < ROLE_COUNT; i++)
@@ -95,7 +79,7 @@ static void describe_access(struct making *making, struct roles_access *access)
     const struct graph *graph = &origins->graphs[access->func];
     const struct ptx_instr *instr = &graph->func->instrs[access->instr];
     access->line = instr->place.line;
-    access->bytes = access_bytes(instr->form);
+    access->bytes = ptx_moved_bytes(instr->form);
     access->spaces = (uint8_t)graph_spaces(graph, access->instr, access->operand);
     access->atomic = ptx_effects(instr) & PTX_ATOMIC;
     access->read |= access->atomic;
