@@ -82,6 +82,9 @@ bool origins_param_load(const struct origins *origins, uint32_t func, const stru
                         uint32_t *offset, uint32_t *size);
 /* The value that a .reg parameter of a function has at its start; GRAPH_UNKNOWN. */
 uint32_t origins_start(const struct origins *origins, uint32_t func, const struct ptx_var *param);
+/* Whether an operation's result may be one of its sources as it is, or with some bits taken out: an
+ * address stays one. cvt, which may, is not among them. */
+bool origin_passes(unsigned op);
 /* Number of a variable among the origins; GRAPH_NONE. */
 uint32_t origins_of_var(const struct origins *origins, const struct ptx_var *var);
 

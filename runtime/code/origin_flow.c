@@ -374,6 +374,27 @@ static void leave(struct flow *flow)
 /* ---- passes -----------------------------------------------------------------------------------
  */
 
+bool origin_passes(unsigned op)
+{
+    switch (op) {
+    case PTX_OP_mov:
+    case PTX_OP_cvta:
+    case PTX_OP_mapa:
+    case PTX_OP_selp:
+    case PTX_OP_slct:
+    case PTX_OP_min:
+    case PTX_OP_max:
+    case PTX_OP_and:
+    case PTX_OP_or:
+    case PTX_OP_xor:
+    case PTX_OP_lop3:
+    case PTX_OP_shfl:
+        return true;
+    default:
+        return false;
+    }
+}
+
 static void step(struct flow *flow)
 {
     const struct ptx_instr *instr = flow->instr;
@@ -408,19 +429,6 @@ static void step(struct flow *flow)
         if (!keeps_width(instr->form))
             return;
         break;
-    case PTX_OP_mov:
-    case PTX_OP_cvta:
-    case PTX_OP_mapa:
-    case PTX_OP_selp:
-    case PTX_OP_slct:
-    case PTX_OP_min:
-    case PTX_OP_max:
-    case PTX_OP_and:
-    case PTX_OP_or:
-    case PTX_OP_xor:
-    case PTX_OP_lop3:
-    case PTX_OP_shfl:
-        break;
     case PTX_OP_unknown:
         for (unsigned i = 0; i < instr->operand_count; i++)
             assign(flow, &instr->operands[i], unknown(flow));
@@ -430,7 +438,8 @@ static void step(struct flow *flow)
             assign(flow, &instr->operands[0], content(flow, value_of(flow, &instr->operands[1])));
         return;
     default:
-        return;
+        if (!origin_passes(instr->form->op))
+            return;
     }
     if (instr->operand_count >= 2)
         pass_on(flow);

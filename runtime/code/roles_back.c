@@ -345,22 +345,10 @@ static const struct {
 static bool is_exact(const struct ptx_form *form)
 {
     switch (form->op) {
-    case PTX_OP_mov:
-    case PTX_OP_cvta:
-    case PTX_OP_mapa:
     case PTX_OP_add:
     case PTX_OP_sub:
     case PTX_OP_addc:
     case PTX_OP_subc:
-    case PTX_OP_selp:
-    case PTX_OP_slct:
-    case PTX_OP_min:
-    case PTX_OP_max:
-    case PTX_OP_and:
-    case PTX_OP_or:
-    case PTX_OP_xor:
-    case PTX_OP_lop3:
-    case PTX_OP_shfl:
         return true;
     case PTX_OP_cvt:
         return form->type_count == 2 &&
@@ -368,7 +356,7 @@ static bool is_exact(const struct ptx_form *form)
                ptx_types[form->types[0]].class != PTX_FLOAT &&
                ptx_types[form->types[1]].class != PTX_FLOAT;
     default:
-        return false;
+        return origin_passes(form->op);
     }
 }
 
