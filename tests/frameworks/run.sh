@@ -1,7 +1,8 @@
 #!/bin/sh
 # Programs of frameworks under the preload: each runs twice without it, to learn whether its results are the
-# same from run to run, then once in each mode; results must be equal, exit status too. Needs a GPU and the
-# frameworks (PyTorch, Triton, CuPy, JAX, cuda.core); what is not there is skipped, and said.
+# same from run to run, then once in each mode; results must be equal, exit status too, and kgenrt must have
+# seen a kernel of it. Needs a GPU and the frameworks (PyTorch, Triton, CuPy, JAX, cuda.core); what is not there
+# is skipped, and said. Exit 0: no program differs, and at least one was equal.
 #
 #   tests/frameworks/run.sh BUILD_FOLDER RESULT_FOLDER [program ...]
 set -u
@@ -22,6 +23,7 @@ one() {
     # each run compiles: a kernel out of CuPy's cache is machine code only
     export CUPY_CACHE_DIR="$cache/cupy"
     : >"$out.txt"
+    : >"$out.status"
     for run in plain again observe cached tune; do
         rm -rf "$cache/cupy"
         case $run in
@@ -32,8 +34,9 @@ one() {
             ;;
         esac
         echo "$run: status $? $(grep '^digest' "$out.$run" || tail -n 1 "$out.$run.err")" >>"$out.txt"
+        # after each: status shows the latest processes, and a program may start many
+        KGENRT_CACHE=$cache "$build/kgenrt" status >>"$out.status" 2>&1
     done
-    KGENRT_CACHE=$cache "$build/kgenrt" status >"$out.status" 2>&1
     verdict=equal
     first=$(sed -n 's/^plain: status 0 digest/digest/p' "$out.txt")
     [ -n "$first" ] || verdict="skipped: it does not run without the preload: $(sed -n 's/^plain: //p' "$out.txt")"
@@ -42,6 +45,7 @@ one() {
         for mode in observe cached tune; do
             grep -q "^$mode: status 0 $first\$" "$out.txt" || verdict="$verdict; $mode DIFFERS"
         done
+        grep -q '^    [1-9][0-9]* launches, ' "$out.status" || verdict="$verdict; NO KERNEL SEEN"
     fi
     echo "$1: $verdict" >>"$out.txt"
     rm -rf "$cache"
@@ -54,9 +58,17 @@ for program; do
     [ $((port % 4)) -ne 0 ] || wait
 done
 wait
-status=0
+status=0 equal=0
 for program; do
-    tail -n 1 "$results/$program.txt"
-    tail -n 1 "$results/$program.txt" | grep -q DIFFERS && status=1
+    verdict=$(tail -n 1 "$results/$program.txt")
+    echo "$verdict"
+    case $verdict in
+    *DIFFERS* | *"NO KERNEL SEEN"*) status=1 ;;
+    "$program: equal") equal=$((equal + 1)) ;;
+    esac
 done
+[ "$equal" -gt 0 ] || {
+    echo "no program's results were compared"
+    status=1
+}
 exit $status
