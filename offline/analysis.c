@@ -131,20 +131,17 @@ static json_t *json_loops(const struct reach *reach)
     return out;
 }
 
-/* Why the kernel cannot be replaced, as programs are told; null: it can be. */
-static json_t *eligibility(const char *ptx, const char *entry)
+/* Why the kernel cannot be replaced, as programs are told; null: it can be. As on the devices that
+ * the text is for, be they of one kind only (sm_90a). */
+static json_t *eligibility(const char *ptx, const struct ptx_module *module, const char *entry)
 {
-    struct image_code code;
+    const struct kg_bytes text = {(unsigned char *)ptx, strlen(ptx)}; /* lent */
+    const struct image_code code = {.selected = text, .ptx = text, .sm = module->sm};
     struct kernel_model model;
-    if (image_select(ptx, strlen(ptx), "sm_999", true, &code) != KG_OK)
-        return json_text("no code of this form runs");
-    json_t *out = json_text("its code cannot be read");
-    if (kernel_model_make(&code, entry, &model) == KG_OK) {
-        json_decref(out);
-        out = model.ineligible ? json_text(model.ineligible) : json_null();
-        kernel_model_free(&model);
-    }
-    image_code_free(&code);
+    if (kernel_model_make(&code, entry, &model) != KG_OK)
+        return json_text("its code cannot be read");
+    json_t *out = model.ineligible ? json_text(model.ineligible) : json_null();
+    kernel_model_free(&model);
     return out;
 }
 
@@ -181,14 +178,15 @@ static json_t *of_entry(const char *ptx, const struct ptx_module *module,
     }
     bool know = roles_make(module, func, &arena, &roles) == KG_OK;
     name_readable(func->name, readable, sizeof readable);
-    json_t *out = json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I}", "kind", "analysis",
-        "name", json_text(func->name), "readable", json_text(readable), "ineligible",
-        eligibility(ptx, func->name), "launch", launch ? json_launch(&launch->launch) : json_null(),
-        "parameters", know ? json_params(&roles) : json_array(), "targets",
-        json_targets(&reach, func), "accesses", json_accesses(&reach), "loops", json_loops(&reach),
-        "stray", json_bytes(&reach.stray), "complete", reach.complete, "arithmetic",
-        (json_int_t)reach.arithmetic, "traffic", (json_int_t)reach.traffic);
+    json_t *out =
+        json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I}", "kind",
+                  "analysis", "name", json_text(func->name), "readable", json_text(readable),
+                  "ineligible", eligibility(ptx, module, func->name), "launch",
+                  launch ? json_launch(&launch->launch) : json_null(), "parameters",
+                  know ? json_params(&roles) : json_array(), "targets", json_targets(&reach, func),
+                  "accesses", json_accesses(&reach), "loops", json_loops(&reach), "stray",
+                  json_bytes(&reach.stray), "complete", reach.complete, "arithmetic",
+                  (json_int_t)reach.arithmetic, "traffic", (json_int_t)reach.traffic);
     arena_free(&arena);
     reach_free(&reach);
     return out;

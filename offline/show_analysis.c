@@ -97,19 +97,26 @@ int analyse_kernel(const struct arguments *arguments, const char *what)
     struct store *store;
     json_t *stored = stored_read(cache_dir()), *out = json_array(), *kernel;
     json_t *kernels = matching(stored, "kernels", "id", what);
+    const char *state = member_text(stored, "store");
+    int code = EXIT_FAILED;
+    kg_status status;
     size_t i;
-    if (json_array_size(kernels) && store_open(cache_dir(), true, &store) == KG_OK) {
+    if (!json_array_size(kernels) && strcmp(state, "ok") && strcmp(state, "none")) {
+        failed("%s/store: %s", cache_dir(), state);
+    } else if (!json_array_size(kernels)) {
+        failed("no kernel in %s is called '%s': 'kgenrt list' and 'kgenrt status' show what there "
+               "is",
+               cache_dir(), what);
+        code = EXIT_NOTHING;
+    } else if ((status = store_open(cache_dir(), true, &store)) != KG_OK) {
+        failed("%s/store: %s", cache_dir(), status_text(status));
+    } else {
         json_array_foreach(kernels, i, kernel)
         {
             analyse_stored(store, kernel, out);
         }
         store_close(store);
-    } else {
-        failed("no kernel in %s is called '%s': 'kgenrt list' and 'kgenrt status' show what there "
-               "is",
-               cache_dir(), what);
     }
-    int code = json_array_size(kernels) ? EXIT_FAILED : EXIT_NOTHING;
     json_decref(kernels);
     json_decref(stored);
     if (json_array_size(out))

@@ -160,6 +160,27 @@ static void nothing(void)
     CHECK(cli_run(dir, "$K list > /dev/full") == 1 && cli_errs("standard output"));
 }
 
+/* Text for one kind of device only is analysed as that device takes it. */
+static void analysis_of_text(void)
+{
+    static const char *const targets[] = {"sm_75", "sm_90a", "sm_100f"};
+    for (unsigned i = 0; i < sizeof targets / sizeof *targets; i++) {
+        char path[KG_PATH], text[1024];
+        snprintf(path, sizeof path, "%s/text.ptx", dir);
+        int size = snprintf(text, sizeof text,
+                            ".version 8.8\n.target %s\n.address_size 64\n"
+                            ".visible .entry good(.param .u64 p) { .reg .b64 %%d<2>;\n"
+                            "ld.param.u64 %%d1, [p]; st.global.u32 [%%d1], 1; ret; }\n"
+                            ".visible .entry waits() { nanosleep.u32 20; ret; }\n",
+                            targets[i]);
+        CHECK(file_write(path, text, (size_t)size, 0600) == KG_OK);
+        CHECK(cli_run(dir, "$K show --analysis %s good", path) == 0);
+        CHECK(cli_says("replaceable    yes"));
+        CHECK(cli_run(dir, "$K show --analysis %s waits", path) == 0);
+        CHECK(cli_says("replaceable    no") && cli_says("waits"));
+    }
+}
+
 /* What doctor says of each state; the driver's absence is a line, not a failure. */
 static void doctor(void)
 {
@@ -195,6 +216,7 @@ int main(void)
         gates();
         wrong_use();
         nothing();
+        analysis_of_text();
         doctor();
     }
     return test_result();

@@ -279,6 +279,8 @@ static void broken_store(void)
     CHECK(file_write(path, "nonsense", 8, 0600) == KG_OK);
     CHECK(cli_run(dir, "$K list") == 1 && cli_errs("store"));
     CHECK(cli_run(dir, "$K show poly") == 1);
+    CHECK(cli_run(dir, "$K show --analysis poly") == 1 && cli_errs("/store: ") &&
+          !cli_errs("no kernel in"));
     CHECK(cli_run(dir, "$K status") == 0 && cli_says("cannot be used") &&
           cli_says("app::softmax<>"));
     CHECK(cli_run(dir, "$K doctor") == 1 && cli_says("fail  store"));
