@@ -398,6 +398,9 @@ bool origin_passes(unsigned op)
 static void step(struct flow *flow)
 {
     const struct ptx_instr *instr = flow->instr;
+    bool known = instr->form->op != PTX_OP_unknown && !instr->form->strange;
+    for (unsigned i = 0; !known && i < instr->operand_count; i++)
+        assign(flow, &instr->operands[i], unknown(flow));
     switch (instr->form->op) {
     case PTX_OP_ld:
     case PTX_OP_ldu:
@@ -429,10 +432,6 @@ static void step(struct flow *flow)
         if (!keeps_width(instr->form))
             return;
         break;
-    case PTX_OP_unknown:
-        for (unsigned i = 0; i < instr->operand_count; i++)
-            assign(flow, &instr->operands[i], unknown(flow));
-        return;
     case PTX_OP_atom: /* what was in memory */
         if (instr->operand_count >= 2 && width(instr->form) >= 8)
             assign(flow, &instr->operands[0], content(flow, value_of(flow, &instr->operands[1])));
