@@ -178,90 +178,90 @@ static void check_facts(void)
     CHECK(ptx_facts_of("#include <x>", &facts, error, sizeof error) == KG_BAD_INPUT && *error);
 }
 
-/* What nvcc does not write. */
+/* Bodies of a kernel that nvcc does not write. */
+static const struct {
+    const char *body, *reason;
+} by_hand[] = {
+    {"mov.u64 %rd1, 5;", NULL},
+    {"launder.u64 %rd1, %rd2;", "not known"},
+    {"ld.global.strange.u64 %rd1, [%rd2];", "not known"},
+    {"call (%rd1), missing, (%rd2);", "does not define"},
+    {"ld.global.u64 %rd1, [absent];", "does not define"},
+    {"nanosleep.u32 20;", "waits"},
+    {"ld.volatile.global.u64 %rd1, [%rd2];", "volatile"},
+    {"ld.global.cv.u64 %rd1, [%rd2];", "volatile"},
+    {"ld.mmio.relaxed.sys.global.u64 %rd1, [%rd2];", "volatile"},
+    {"ld.relaxed.gpu.global.u64 %rd1, [%rd2];", "relaxed"},
+    {"st.release.gpu.global.u64 [%rd2], %rd1;", "acquire, release"},
+    {"atom.acquire.gpu.global.add.u64 %rd1, [%rd2], 1;", "acquire, release"},
+    {"fence.sc.gpu;", "acquire, release"},
+    {"fence.acq_rel.gpu;", NULL},
+    {"st.release.sys.global.u64 [%rd2], %rd1;", "system scope"},
+    {"membar.sys;", "system scope"},
+    {"multimem.red.global.add.u64 [%rd2], %rd1;", "system scope"},
+    {"mov.u64 %rd1, %globaltimer;", "clock"},
+    {"mov.u32 %r1, %clock;", "clock"},
+    {"mov.u32 %r1, %warpid;", "multiprocessor"},
+    {"mov.u32 %r1, %nsmid;", "multiprocessor"},
+    {"mov.u64 %rd1, %gridid;", "multiprocessor"},
+    {"mov.u32 %r1, %envreg2;", "whole grid"},
+    {"brkpt;", "trap or breakpoint"},
+    {"mov.u32 %r1, %cluster_ctarank;", "clusters"},
+    {"mapa.u64 %rd1, %rd2, 0;", "clusters"},
+    {"ld.shared::cluster.u64 %rd1, [%rd2];", "clusters"},
+    {".global .b32 hidden; st.global.u32 [hidden], 1;", "inside its body"},
+    {"griddepcontrol.wait; ld.global.u64 %rd1, [%rd2];", NULL},
+    {"griddepcontrol.launch_dependents; griddepcontrol.wait; ld.global.u64 %rd1, [%rd2];", NULL},
+    {"@%p griddepcontrol.wait; ld.global.u64 %rd1, [%rd2];", "without waiting first"},
+    {"@%p bra L; griddepcontrol.wait; L: ld.global.u64 %rd1, [%rd2];", "without waiting first"},
+    {"ld.shared.u64 %rd1, [%rd2]; griddepcontrol.wait; ld.global.u64 %rd1, [%rd2];", NULL},
+    {"ld.u64 %rd1, [%rd2]; griddepcontrol.wait;", "without waiting first"},
+    {"griddepcontrol.launch_dependents;", "without waiting first"},
+    /* the order of the text is not that of control */
+    {"bra M; L: ld.global.u64 %rd1, [%rd2]; setp.eq.u64 %p, %rd1, 0; @!%p ret; M: bra L;",
+     "waits for memory"},
+    /* loops inside each other, and one entered in its middle */
+    {"L: ld.global.u64 %rd1, [%rd2]; mov.u64 %rd3, 0; M: add.u64 %rd3, %rd3, 1; setp.lt.u64 "
+     "%p, "
+     "%rd3, 9; @%p bra M; setp.eq.u64 %p, %rd1, 0; @%p bra L;",
+     "waits for memory"},
+    {"@%p bra M; L: add.u64 %rd3, %rd2, 8; M: ld.global.u64 %rd1, [%rd2]; setp.eq.u64 %q, "
+     "%rd1, "
+     "0; @%q bra L;",
+     "waits for memory"},
+    /* a flag that is set on the way */
+    {"mov.u64 %rd3, 0; L: ld.global.u64 %rd1, [%rd2]; setp.eq.u64 %p, %rd1, 0; @%p bra M; "
+     "mov.u64 %rd3, 1; M: setp.eq.u64 %q, %rd3, 0; @%q bra L;",
+     "waits for memory"},
+    {"L: atom.global.cas.b64 %rd1, [%rd2], 0, 1; setp.ne.u64 %p, %rd1, 0; @%p bra L;",
+     "waits for memory"},
+    {"L: mov.u64 %rd3, %rd1; add.u64 %rd4, %rd3, 5; atom.global.cas.b64 %rd1, [%rd2], %rd3, "
+     "%rd4; setp.ne.u64 %p, %rd1, %rd3; @%p bra L;",
+     NULL},
+    {"L: ld.shared.u64 %rd1, [%rd2]; setp.eq.u64 %p, %rd1, 0; @%p bra L;", "waits for memory"},
+    {"L: ld.local.u64 %rd1, [%rd2]; setp.eq.u64 %p, %rd1, 0; @%p bra L;", NULL},
+    {"L: ld.shared.u64 %rd1, [%rd2]; bar.sync 0; setp.eq.u64 %p, %rd1, 0; @%p bra L;", NULL},
+    {"L: ld.global.u64 %rd2, [%rd2]; setp.ne.u64 %p, %rd2, 0; @%p bra L;", NULL},
+    /* what a function reads for the loop; and one that gets something new each turn */
+    {"L: call (%rd1), reader, (%rd2); setp.eq.u64 %p, %rd1, 0; @%p bra L;", "waits for memory"},
+    {"L: { .param .b64 v; .param .b64 o; st.param.b64 [v], %rd2; call (o), fetch, (v); "
+     "ld.param.b64 %rd1, [o]; } setp.eq.u64 %p, %rd1, 0; @%p bra L;",
+     "waits for memory"},
+    {"L: add.u64 %rd2, %rd2, 8; { .param .b64 v; .param .b64 o; st.param.b64 [v], %rd2; call "
+     "(o), fetch, (v); ld.param.b64 %rd1, [o]; } setp.eq.u64 %p, %rd1, 0; @%p bra L;",
+     NULL},
+    {"L: ld.global.u64 %rd1, [%rd2]; setp.eq.u64 %p, %rd1, 0; @%p bra L;", "waits"},
+    {"L: ld.global.u64 %rd1, [%rd2]; setp.ne.u64 %p, %rd1, 0; @%p bra M; bra L; M:", "waits"},
+    {"L: ld.global.u64 %rd1, [%rd2]; add.u64 %rd3, %rd3, 1; setp.lt.u64 %p, %rd3, 9; @%p bra "
+     "L;",
+     NULL},
+    {"tensormap.replace.tile.rank.global.b1024.b32 [%rd1], 1;", "mbarriers"},
+};
+
 static void check_by_hand(void)
 {
-    static const struct {
-        const char *body, *reason;
-    } cases[] = {
-        {"mov.u64 %rd1, 5;", NULL},
-        {"launder.u64 %rd1, %rd2;", "not known"},
-        {"ld.global.strange.u64 %rd1, [%rd2];", "not known"},
-        {"call (%rd1), missing, (%rd2);", "does not define"},
-        {"ld.global.u64 %rd1, [absent];", "does not define"},
-        {"nanosleep.u32 20;", "waits"},
-        {"ld.volatile.global.u64 %rd1, [%rd2];", "volatile"},
-        {"ld.global.cv.u64 %rd1, [%rd2];", "volatile"},
-        {"ld.mmio.relaxed.sys.global.u64 %rd1, [%rd2];", "volatile"},
-        {"ld.relaxed.gpu.global.u64 %rd1, [%rd2];", "relaxed"},
-        {"st.release.gpu.global.u64 [%rd2], %rd1;", "acquire, release"},
-        {"atom.acquire.gpu.global.add.u64 %rd1, [%rd2], 1;", "acquire, release"},
-        {"fence.sc.gpu;", "acquire, release"},
-        {"fence.acq_rel.gpu;", NULL},
-        {"st.release.sys.global.u64 [%rd2], %rd1;", "system scope"},
-        {"membar.sys;", "system scope"},
-        {"multimem.red.global.add.u64 [%rd2], %rd1;", "system scope"},
-        {"mov.u64 %rd1, %globaltimer;", "clock"},
-        {"mov.u32 %r1, %clock;", "clock"},
-        {"mov.u32 %r1, %warpid;", "multiprocessor"},
-        {"mov.u32 %r1, %nsmid;", "multiprocessor"},
-        {"mov.u64 %rd1, %gridid;", "multiprocessor"},
-        {"mov.u32 %r1, %envreg2;", "whole grid"},
-        {"brkpt;", "trap or breakpoint"},
-        {"mov.u32 %r1, %cluster_ctarank;", "clusters"},
-        {"mapa.u64 %rd1, %rd2, 0;", "clusters"},
-        {"ld.shared::cluster.u64 %rd1, [%rd2];", "clusters"},
-        {".global .b32 hidden; st.global.u32 [hidden], 1;", "inside its body"},
-        {"griddepcontrol.wait; ld.global.u64 %rd1, [%rd2];", NULL},
-        {"griddepcontrol.launch_dependents; griddepcontrol.wait; ld.global.u64 %rd1, [%rd2];",
-         NULL},
-        {"@%p griddepcontrol.wait; ld.global.u64 %rd1, [%rd2];", "without waiting first"},
-        {"@%p bra L; griddepcontrol.wait; L: ld.global.u64 %rd1, [%rd2];", "without waiting first"},
-        {"ld.shared.u64 %rd1, [%rd2]; griddepcontrol.wait; ld.global.u64 %rd1, [%rd2];", NULL},
-        {"ld.u64 %rd1, [%rd2]; griddepcontrol.wait;", "without waiting first"},
-        {"griddepcontrol.launch_dependents;", "without waiting first"},
-        /* the order of the text is not that of control */
-        {"bra M; L: ld.global.u64 %rd1, [%rd2]; setp.eq.u64 %p, %rd1, 0; @!%p ret; M: bra L;",
-         "waits for memory"},
-        /* loops inside each other, and one entered in its middle */
-        {"L: ld.global.u64 %rd1, [%rd2]; mov.u64 %rd3, 0; M: add.u64 %rd3, %rd3, 1; setp.lt.u64 "
-         "%p, "
-         "%rd3, 9; @%p bra M; setp.eq.u64 %p, %rd1, 0; @%p bra L;",
-         "waits for memory"},
-        {"@%p bra M; L: add.u64 %rd3, %rd2, 8; M: ld.global.u64 %rd1, [%rd2]; setp.eq.u64 %q, "
-         "%rd1, "
-         "0; @%q bra L;",
-         "waits for memory"},
-        /* a flag that is set on the way */
-        {"mov.u64 %rd3, 0; L: ld.global.u64 %rd1, [%rd2]; setp.eq.u64 %p, %rd1, 0; @%p bra M; "
-         "mov.u64 %rd3, 1; M: setp.eq.u64 %q, %rd3, 0; @%q bra L;",
-         "waits for memory"},
-        {"L: atom.global.cas.b64 %rd1, [%rd2], 0, 1; setp.ne.u64 %p, %rd1, 0; @%p bra L;",
-         "waits for memory"},
-        {"L: mov.u64 %rd3, %rd1; add.u64 %rd4, %rd3, 5; atom.global.cas.b64 %rd1, [%rd2], %rd3, "
-         "%rd4; setp.ne.u64 %p, %rd1, %rd3; @%p bra L;",
-         NULL},
-        {"L: ld.shared.u64 %rd1, [%rd2]; setp.eq.u64 %p, %rd1, 0; @%p bra L;", "waits for memory"},
-        {"L: ld.local.u64 %rd1, [%rd2]; setp.eq.u64 %p, %rd1, 0; @%p bra L;", NULL},
-        {"L: ld.shared.u64 %rd1, [%rd2]; bar.sync 0; setp.eq.u64 %p, %rd1, 0; @%p bra L;", NULL},
-        {"L: ld.global.u64 %rd2, [%rd2]; setp.ne.u64 %p, %rd2, 0; @%p bra L;", NULL},
-        /* what a function reads for the loop; and one that gets something new each turn */
-        {"L: call (%rd1), reader, (%rd2); setp.eq.u64 %p, %rd1, 0; @%p bra L;", "waits for memory"},
-        {"L: { .param .b64 v; .param .b64 o; st.param.b64 [v], %rd2; call (o), fetch, (v); "
-         "ld.param.b64 %rd1, [o]; } setp.eq.u64 %p, %rd1, 0; @%p bra L;",
-         "waits for memory"},
-        {"L: add.u64 %rd2, %rd2, 8; { .param .b64 v; .param .b64 o; st.param.b64 [v], %rd2; call "
-         "(o), fetch, (v); ld.param.b64 %rd1, [o]; } setp.eq.u64 %p, %rd1, 0; @%p bra L;",
-         NULL},
-        {"L: ld.global.u64 %rd1, [%rd2]; setp.eq.u64 %p, %rd1, 0; @%p bra L;", "waits"},
-        {"L: ld.global.u64 %rd1, [%rd2]; setp.ne.u64 %p, %rd1, 0; @%p bra M; bra L; M:", "waits"},
-        {"L: ld.global.u64 %rd1, [%rd2]; add.u64 %rd3, %rd3, 1; setp.lt.u64 %p, %rd3, 9; @%p bra "
-         "L;",
-         NULL},
-        {"tensormap.replace.tile.rank.global.b1024.b32 [%rd1], 1;", "mbarriers"},
-    };
     char text[2048];
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof by_hand / sizeof *by_hand; i++) {
         snprintf(text, sizeof text,
                  ".version 8.3\n.target sm_90\n.address_size 64\n.extern .global .b64 absent;\n"
                  ".extern .func (.reg .b64 a) missing (.reg .b64 b);\n"
@@ -270,9 +270,9 @@ static void check_by_hand(void)
                  "%%x1, [a]; ld.global.b64 %%x2, [%%x1]; st.param.b64 [o], %%x2; ret; }\n"
                  ".visible .entry k() { .reg .b64 %%rd<9>; .reg .b32 %%r<9>; .reg .pred %%p, %%q; "
                  "%s ret; }\n",
-                 cases[i].body);
+                 by_hand[i].body);
         ptx = text;
-        expect("k", cases[i].reason);
+        expect("k", by_hand[i].reason);
     }
     /* Not PTX after all, beyond its first lines: seen, named, not replaced. */
     snprintf(text, sizeof text, ".version 8.0\n.target sm_80\n.entry k { ]");
