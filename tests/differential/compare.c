@@ -41,7 +41,7 @@ static bool near(const struct kind *kind, const struct bound_row *bound, uint64_
            (b != 0 || fabs(a) <= bound->absolute + unit);
 }
 
-/* Bit for bit. */
+/* Bit for bit: only then do the hashes say anything. */
 static bool exactly(const struct row *row)
 {
     const struct bound_row *bound = &bounds[row->bound];
@@ -59,6 +59,11 @@ static bool equal(const struct row *row, const struct kind *kind, uint64_t ours,
                   recorded >> (i * kind->bits) & mask))
             return false;
     return true;
+}
+
+unsigned row_compared(const struct row *row)
+{
+    return exactly(row) ? row_threads(row) : row_raw(row);
 }
 
 static void tell(const struct row *row, unsigned thread, unsigned output, uint64_t ours,

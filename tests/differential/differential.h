@@ -118,7 +118,10 @@ bool store_write(const char *path, const char *device, const struct corpus *corp
 bool store_read(const char *path, struct store *out);
 struct stored store_find(const struct store *store, const struct row *row);
 
-/* compare.c: differences of a row, and the first of them as text. */
+/* compare.c: of how many threads a row's results are compared: all, or within a bound the kept
+ * ones. */
+unsigned row_compared(const struct row *row);
+/* Differences of a row, and the first of them as text. */
 unsigned row_compare(const struct row *row, const struct outcome *outcome,
                      const struct stored *stored, char *text, size_t size);
 

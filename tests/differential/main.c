@@ -94,7 +94,7 @@ static void judge(const struct row *row, const struct outcome *outcome, const st
         return;
     }
     unsigned different = row_compare(row, outcome, stored, text, sizeof text);
-    tally->results += row_threads(row);
+    tally->results += row_compared(row);
     tally->same += !different;
     tally->different += different != 0;
     if (different)
@@ -128,10 +128,11 @@ static int compare(const char *path, struct corpus *corpus)
     bool good = outcomes_make(corpus, &outcomes) && run_all(device, corpus, outcomes);
     for (unsigned i = 0; good && i < kept; i++)
         judge(&corpus->rows[i], &outcomes[i], &stored[i], &tally);
-    printf("%s against %s: %u rows compared, %llu inputs (%u a row and more); %u same, %u "
-           "different, %u failed; %u refused by the recorded device's compiler, %u not recorded\n",
-           device_name(device), store.device, tally.rows, tally.results, CHUNK * CHUNKS + 128,
-           tally.same, tally.different, tally.faults, tally.refused, tally.missing);
+    printf("%s against %s: %u rows, results of %llu threads compared (of rows within a bound only "
+           "the kept ones); %u same, %u different, %u failed; %u refused by the recorded device's "
+           "compiler, %u not recorded\n",
+           device_name(device), store.device, tally.rows, tally.results, tally.same,
+           tally.different, tally.faults, tally.refused, tally.missing);
     outcomes_free(corpus, outcomes);
     device_close(device);
     bytes_free(&store.bytes);
