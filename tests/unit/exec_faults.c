@@ -267,8 +267,7 @@ static void test_other_space(void)
 {
     static const char *const rows[] = {"cvta.to.shared.u64 %rd5, %rd4; ld.shared.u32 %x, [%rd5]",
                                        "cvta.to.local.u64 %rd5, %rd4; ld.local.u32 %x, [%rd5]",
-                                       "cvta.shared.u64 %rd5, %rd2; atom.global.add.u32 %x, "
-                                       "[%rd5], 1",
+                                       "cvta.shared.u64 %rd5, %rd2; red.global.add.u32 [%rd5], 1",
                                        "cvta.shared.u64 %rd5, %rd2; ld.global.u32 %x, [%rd5]"};
     uint64_t global = test_alloc(64, 256);
     for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
