@@ -23,7 +23,8 @@ static bool device_good(int device)
 
 static bool location_good(CUmemLocation location)
 {
-    return location.type != CU_MEM_LOCATION_TYPE_DEVICE || device_good(location.id);
+    return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? device_good(location.id)
+                                                        : location.type > 0;
 }
 
 CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)

@@ -55,34 +55,37 @@ ONE(cudaFuncGetParamInfo,
     parameter(func, paramIndex, paramOffset, paramSize))
 #endif
 
-/* ---- managed memory: there is one memory, so a hint for a valid range is taken and changes
- * nothing ---- */
-
-static cudaError_t hint(const void *range)
-{
-    unsigned managed = 0;
-    CUresult result =
-        driver.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, (uintptr_t)range);
-    return runtime_result(result == CUDA_SUCCESS && !managed ? CUDA_ERROR_INVALID_VALUE : result);
-}
+/* ---- managed memory: the driver judges the hint ---- */
 
 #if CUDART_VERSION >= 13000
+static CUmemLocation place(struct cudaMemLocation location)
+{
+    return (CUmemLocation){.type = (CUmemLocationType)location.type, .id = location.id};
+}
+
 ONE(cudaMemAdvise,
     (const void *devPtr, size_t count, enum cudaMemoryAdvise advice,
      struct cudaMemLocation location),
-    hint(devPtr))
+    runtime_result(driver.cuMemAdvise_v2((uintptr_t)devPtr, count, (CUmem_advise)advice,
+                                         place(location))))
 BOTH(cudaMemPrefetchAsync, _ptsz,
      (const void *devPtr, size_t count, struct cudaMemLocation location, unsigned int flags,
       cudaStream_t stream),
-     hint(devPtr))
+     runtime_result(DRIVER(own, cuMemPrefetchAsync_v2, _ptsz)((uintptr_t)devPtr, count,
+                                                              place(location), flags,
+                                                              (CUstream)stream)))
 #else
 ONE(cudaMemAdvise, (const void *devPtr, size_t count, enum cudaMemoryAdvise advice, int device),
-    hint(devPtr))
+    runtime_result(driver.cuMemAdvise((uintptr_t)devPtr, count, (CUmem_advise)advice, device)))
 BOTH(cudaMemPrefetchAsync, _ptsz,
-     (const void *devPtr, size_t count, int dstDevice, cudaStream_t stream), hint(devPtr))
+     (const void *devPtr, size_t count, int dstDevice, cudaStream_t stream),
+     runtime_result(DRIVER(own, cuMemPrefetchAsync, _ptsz)((uintptr_t)devPtr, count, dstDevice,
+                                                           (CUstream)stream)))
 #endif
 BOTH(cudaStreamAttachMemAsync, _ptsz,
-     (cudaStream_t stream, void *devPtr, size_t length, unsigned int flags), hint(devPtr))
+     (cudaStream_t stream, void *devPtr, size_t length, unsigned int flags),
+     runtime_result(DRIVER(own, cuStreamAttachMemAsync, _ptsz)((CUstream)stream, (uintptr_t)devPtr,
+                                                               length, flags)))
 
 /* ---- pools ---- */
 
@@ -135,7 +138,21 @@ static cudaError_t first_device(int *device)
 }
 
 ONE(cudaChooseDevice, (int *device, const struct cudaDeviceProp *prop), first_device(device))
-ONE(cudaSetValidDevices, (int *device_arr, int len), cudaSuccess)
+
+/* The ids are checked; the list's order changes nothing, for the first device will do. */
+static cudaError_t valid_devices(const int *list, int length)
+{
+    int count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaSuccess && (length < 0 || length > count || (length && !list)))
+        return runtime_error(cudaErrorInvalidValue);
+    for (int i = 0; i < length && error == cudaSuccess; i++)
+        if (list[i] < 0 || list[i] >= count)
+            return runtime_error(cudaErrorInvalidDevice);
+    return error;
+}
+
+ONE(cudaSetValidDevices, (int *device_arr, int len), valid_devices(device_arr, len))
 #if CUDART_VERSION >= 12080
 BOTH(cudaStreamGetDevice, _ptsz, (cudaStream_t hStream, int *device),
      runtime_result(DRIVER(own, cuStreamGetDevice, _ptsz)((CUstream)hStream, device)))

@@ -226,6 +226,58 @@ static void planes()
     OK(cudaDeviceSynchronize());
 }
 
+// Hints for managed memory: the whole range, the device, the flags and a capture are looked at.
+static void hints()
+{
+    int *managed, *plain;
+    cudaStream_t stream;
+    cudaGraph_t graph = nullptr;
+    OK(cudaMallocManaged(&managed, 100));
+    OK(cudaMalloc(&plain, 100));
+    OK(cudaStreamCreate(&stream));
+#if CUDART_VERSION >= 13000
+    auto prefetch = [&](const void *memory, size_t size, int device) {
+        cudaMemLocation there = {device < 0 ? cudaMemLocationTypeHost : cudaMemLocationTypeDevice, device};
+        return cudaMemPrefetchAsync(memory, size, there, 0, stream);
+    };
+    auto advise = [&](const void *memory, size_t size, cudaMemoryAdvise advice, int device) {
+        return cudaMemAdvise(memory, size, advice, {cudaMemLocationTypeDevice, device});
+    };
+    CHECK(cudaMemPrefetchAsync(managed, 100, {cudaMemLocationTypeDevice, 0}, 1, stream) == cudaErrorInvalidValue);
+#else
+    auto prefetch = [&](const void *memory, size_t size, int device) {
+        return cudaMemPrefetchAsync(memory, size, device, stream);
+    };
+    auto advise = cudaMemAdvise;
+#endif
+    OK(prefetch(managed, 100, 0));
+    OK(prefetch(managed + 5, 80, cudaCpuDeviceId));
+    CHECK(prefetch(managed, 101, 0) == cudaErrorInvalidValue);
+    CHECK(prefetch(plain, 100, 0) == cudaErrorInvalidValue);
+    CHECK(prefetch(managed, 100, 99) == cudaErrorInvalidDevice);
+    OK(advise(managed, 100, cudaMemAdviseSetReadMostly, 0));
+    CHECK(advise(managed, 101, cudaMemAdviseSetReadMostly, 0) == cudaErrorInvalidValue);
+    CHECK(advise(managed, 100, (cudaMemoryAdvise)77, 0) == cudaErrorInvalidValue);
+    CHECK(advise(managed, 100, cudaMemAdviseSetPreferredLocation, 99) == cudaErrorInvalidDevice);
+    OK(cudaStreamAttachMemAsync(stream, managed, 0, cudaMemAttachSingle));
+    CHECK(cudaStreamAttachMemAsync(stream, plain, 0, cudaMemAttachSingle) != cudaSuccess);
+    CHECK(cudaStreamAttachMemAsync(stream, managed, 0, 64) != cudaSuccess);
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    CHECK(prefetch(managed, 100, 0) != cudaSuccess);
+    (void)cudaStreamEndCapture(stream, &graph);
+    if (graph)
+        OK(cudaGraphDestroy(graph));
+    int devices[] = {0, 99};
+    OK(cudaSetValidDevices(devices, 1));
+    OK(cudaSetValidDevices(nullptr, 0));
+    CHECK(cudaSetValidDevices(devices + 1, 1) == cudaErrorInvalidDevice);
+    CHECK(cudaSetValidDevices(devices, 1000) == cudaErrorInvalidValue);
+    (void)cudaGetLastError();
+    OK(cudaStreamDestroy(stream));
+    OK(cudaFree(managed));
+    OK(cudaFree(plain));
+}
+
 static void extended()
 {
     float host[64], *memory;
@@ -306,6 +358,7 @@ int main(int argc, char **argv)
     errors();
     streams();
     planes();
+    hints();
     extended();
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; i++)
