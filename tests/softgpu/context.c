@@ -113,6 +113,8 @@ static void end(struct context *context)
     soft_lock();
     handle_remove(context);
     context->alive = false;
+    if (context->primary)
+        context->flags = 0; /* the next one's are asked for anew */
     event_forget_all(context);
     stream_forget_all(context);
     struct module *modules = context->modules;
@@ -418,21 +420,23 @@ CUresult cuCtxSynchronize(void)
     return cuCtxSynchronize_v2(NULL);
 }
 
-static bool limit_known(CUlimit limit)
+static CUresult limit_known(CUlimit limit)
 {
-    return (unsigned)limit < SOFT_LIMITS && standard_limits[limit];
+    if (limit >= CU_LIMIT_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    return (unsigned)limit < SOFT_LIMITS && standard_limits[limit] ? CUDA_SUCCESS
+                                                                   : CUDA_ERROR_UNSUPPORTED_LIMIT;
 }
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
     struct context *context;
     CUresult result = context_enter(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!limit_known(limit))
-        return CUDA_ERROR_UNSUPPORTED_LIMIT;
-    context->limits[limit] = value;
-    return CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        result = limit_known(limit);
+    if (result == CUDA_SUCCESS)
+        context->limits[limit] = value;
+    return result;
 }
 
 CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
@@ -443,10 +447,10 @@ CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
         return result;
     if (!pvalue)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!limit_known(limit))
-        return CUDA_ERROR_UNSUPPORTED_LIMIT;
-    *pvalue = context->limits[limit];
-    return CUDA_SUCCESS;
+    result = limit_known(limit);
+    if (result == CUDA_SUCCESS)
+        *pvalue = context->limits[limit];
+    return result;
 }
 
 CUresult cuCtxGetCacheConfig(CUfunc_cache *pconfig)

@@ -36,7 +36,7 @@ CUresult function_of(const void *handle, struct context *context, struct functio
     switch (handle_kind_of(handle)) {
     case HANDLE_FUNCTION:
         *out = (struct function *)handle;
-        return (*out)->module->context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+        return (*out)->module->context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
     case HANDLE_KERNEL:
         return bind((struct kernel *)handle, context, out);
     default:

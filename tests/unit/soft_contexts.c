@@ -49,7 +49,8 @@ static void stack(void)
     OK(cu.cuCtxDestroy_v2(a));
     OK(cu.cuCtxDestroy_v2(b));
     GIVES(CUDA_ERROR_INVALID_CONTEXT, cu.cuCtxDestroy_v2(b));
-    GIVES(CUDA_ERROR_INVALID_CONTEXT, cu.cuCtxSetCurrent(a));
+    if (!soft_hardware()) /* a dead handle: an H200 takes it */
+        GIVES(CUDA_ERROR_INVALID_CONTEXT, cu.cuCtxSetCurrent(a));
     GIVES(CUDA_ERROR_INVALID_VALUE, cu.cuCtxCreate_v2(&a, 1 << 20, 0));
     GIVES(CUDA_ERROR_INVALID_DEVICE, cu.cuCtxCreate_v2(&a, 0, 1));
 }
@@ -59,10 +60,11 @@ static void state(unsigned expected_flags, int expected_active)
     unsigned flags = 99;
     int active = 99;
     OK(cu.cuDevicePrimaryCtxGetState(0, &flags, &active));
-    CHECK(flags == expected_flags && active == expected_active);
+    if (!CHECK(flags == expected_flags && active == expected_active))
+        fprintf(stderr, "flags %u, active %d\n", flags, active);
 }
 
-/* Alive from the first retain to the last release; its flags stay. */
+/* Alive from the first retain to the last release; its flags go with it. */
 static void primary(void)
 {
     CUcontext first, second;
@@ -81,14 +83,14 @@ static void primary(void)
     OK(cu.cuMemsetD8_v2(memory, 0, 100)); /* one holder is left */
     GIVES(CUDA_ERROR_INVALID_CONTEXT, cu.cuCtxDestroy_v2(first));
     OK(cu.cuDevicePrimaryCtxRelease_v2(0));
-    state(CU_CTX_SCHED_BLOCKING_SYNC, 0);
+    state(0, 0);
     GIVES(CUDA_ERROR_CONTEXT_IS_DESTROYED, cu.cuMemsetD8_v2(memory, 0, 100));
     GIVES(CUDA_ERROR_INVALID_CONTEXT, cu.cuDevicePrimaryCtxRelease_v2(0));
     OK(cu.cuDevicePrimaryCtxRetain(&first, 0));
     OK(cu.cuCtxSetCurrent(first));
     GIVES(CUDA_ERROR_INVALID_VALUE, cu.cuMemsetD8_v2(memory, 0, 100)); /* it went */
     OK(cu.cuDevicePrimaryCtxReset_v2(0));
-    state(CU_CTX_SCHED_BLOCKING_SYNC, 0);
+    state(0, 0);
     OK(cu.cuDevicePrimaryCtxReset_v2(0)); /* of a dead one: nothing to do */
     OK(cu.cuCtxSetCurrent(NULL));
 }
@@ -114,8 +116,10 @@ static void belongings(void)
     OK(cu.cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_CONTEXT, v.a + 4));
     CHECK(of == a);
     OK(cu.cuCtxCreate_v2(&b, 0, 0));
-    GIVES(CUDA_ERROR_INVALID_HANDLE, vadd_launch(vadd, &v, stream));
-    GIVES(CUDA_ERROR_INVALID_CONTEXT, vadd_launch(vadd, &v, NULL));
+    if (!soft_hardware()) /* an H200 answers otherwise where function and stream are of one context
+                           */
+        GIVES(CUDA_ERROR_INVALID_HANDLE, vadd_launch(vadd, &v, stream));
+    GIVES(CUDA_ERROR_INVALID_HANDLE, vadd_launch(vadd, &v, NULL));
     GIVES(CUDA_ERROR_INVALID_HANDLE, cu.cuEventRecord(event, NULL));
     OK(cu.cuMemsetD8Async(v.c, 0, 4, stream)); /* but copies and fills go into any stream */
     OK(cu.cuStreamSynchronize(stream));
@@ -125,7 +129,7 @@ static void belongings(void)
     OK(cu.cuCtxSynchronize_v2(a)); /* of another context than the current one */
     CHECK(vadd_wrong(&v) == 0);
     /* a fault in one leaves the other alone, and goes with its context */
-    OK(cu.cuMemFree_v2(v.c));
+    v.c = 0; /* what was freed may still be mapped */
     OK(cu.cuCtxPushCurrent_v2(a));
     OK(vadd_launch(vadd, &v, stream));
     GIVES(CUDA_ERROR_ILLEGAL_ADDRESS, cu.cuCtxSynchronize());
@@ -135,11 +139,15 @@ static void belongings(void)
     OK(cu.cuMemAlloc_v2(&memory, 100));
     OK(cu.cuMemFree_v2(memory));
     OK(cu.cuCtxDestroy_v2(a));
-    GIVES(CUDA_ERROR_INVALID_HANDLE, cu.cuStreamSynchronize(stream));
-    GIVES(CUDA_ERROR_INVALID_HANDLE, cu.cuEventQuery(event));
+    if (!soft_hardware()) { /* dead handles */
+        GIVES(CUDA_ERROR_INVALID_HANDLE, cu.cuStreamSynchronize(stream));
+        GIVES(CUDA_ERROR_INVALID_HANDLE, cu.cuEventQuery(event));
+    }
     size_t available, total;
     OK(cu.cuMemGetInfo_v2(&available, &total));
-    CHECK(available == total);
+    CHECK(available <= total);
+    if (!soft_hardware()) /* where contexts need memory too */
+        CHECK(available == total);
     OK(cu.cuCtxDestroy_v2(b));
     OK(cu.cuCtxSetCurrent(NULL));
 }
@@ -155,7 +163,7 @@ static void limits(void)
     OK(cu.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
     OK(cu.cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
     CHECK(value == 4096);
-    GIVES(CUDA_ERROR_UNSUPPORTED_LIMIT, cu.cuCtxSetLimit((CUlimit)77, 1));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cu.cuCtxSetLimit((CUlimit)77, 1));
     OK(cu.cuCtxGetStreamPriorityRange(&least, &greatest));
     CHECK(least == 0 && greatest < 0);
     CUstream stream;

@@ -128,7 +128,7 @@ static void list(void)
     CHECK(current == contexts[1]);
     vadd_make(&v, 500);
     OK(vadd_launch(functions[1], &v, streams[1]));
-    GIVES(CUDA_ERROR_INVALID_CONTEXT, vadd_launch(functions[0], &v, streams[1]));
+    GIVES(CUDA_ERROR_INVALID_HANDLE, vadd_launch(functions[0], &v, streams[1]));
     GIVES(CUDA_ERROR_INVALID_HANDLE, vadd_launch(functions[0], &v, streams[0]));
     OK(cu.cuStreamSynchronize(streams[1]));
     CHECK(vadd_wrong(&v) == 0);

@@ -78,7 +78,8 @@ static void orders(void)
     OK(add(link, second));
     CHECK(result_of(link) == 148); /* (20 * 2 + 7) + 100 + 1 */
     OK(cu.cuLinkDestroy(link));
-    GIVES(CUDA_ERROR_INVALID_HANDLE, cu.cuLinkDestroy(link));
+    if (!soft_hardware()) /* a dead handle: hardware's driver crashes */
+        GIVES(CUDA_ERROR_INVALID_HANDLE, cu.cuLinkDestroy(link));
     link = link_new();
     OK(add(link, second));
     OK(add(link, first));
@@ -144,7 +145,8 @@ static void single(void)
     CUlinkState link = link_new();
     OK(add(link, vadd_ptx));
     OK(cu.cuLinkComplete(link, &image, &size));
-    CHECK(size == strlen(image) + 1);
+    if (!soft_hardware()) /* machine code there */
+        CHECK(size == strlen(image) + 1);
     OK(cu.cuModuleLoadData(&module, image));
     OK(cu.cuLinkDestroy(link)); /* the image goes, the module stays */
     OK(cu.cuModuleGetFunction(&vadd, module, "vadd"));
@@ -161,7 +163,8 @@ int main(void)
     orders();
     files();
     weak();
-    mistakes();
+    if (!soft_hardware()) /* which errors, and what may follow one, the manual does not say */
+        mistakes();
     single();
     return test_result();
 }
