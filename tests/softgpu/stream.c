@@ -173,11 +173,15 @@ static void serve(struct stream *stream)
     stream->running = true;
     pthread_mutex_unlock(&mutex);
     CUresult result = run ? op->run(op) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) { /* before drop, which ends what others wait for */
+        pthread_mutex_lock(&mutex);
+        if (context->fault == CUDA_SUCCESS)
+            context->fault = result;
+        pthread_mutex_unlock(&mutex);
+    }
     if (op->drop)
         op->drop(op);
     pthread_mutex_lock(&mutex);
-    if (result != CUDA_SUCCESS && context->fault == CUDA_SUCCESS)
-        context->fault = result;
     for (unsigned i = 0; i < op->after_count; i++)
         op_release(op->after[i]);
     op->after_count = 0;
