@@ -101,6 +101,9 @@ static void rules(const char *sample, double seconds)
     e2e_fresh_cache();
     int before = test_failures;
     CHECK(run(sample, "KGENRT_MAKERS=rules", seconds) == 0);
+    /* a worker that ended with the program left its capture to the next one */
+    CHECK(e2e_run((const char *[]){e2e_cli(), "worker", "--once", NULL},
+                  (const char *[]){"KGENRT_MAKERS=rules", NULL}, 400) == 0);
     json_t *list = e2e_json("list", NULL), *status = e2e_json("status", NULL);
     json_t *variant = json_array_get(json_object_get(list, "variants"), 0);
     json_t *rejection = json_array_get(json_object_get(status, "rejections"), 0);
