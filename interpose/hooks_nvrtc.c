@@ -13,16 +13,10 @@ typedef int get_size(void *program, size_t *size);
 /* Of the first NVRTC that was asked for; another one in the same process is left alone. */
 static _Atomic(void *) real_get_cubin;
 
-/* Functions of the library that holds an address. */
-static void *beside(void *library, const char *name)
-{
-    return dlsym_next(library, name);
-}
-
 static char *ptx_of(void *library, void *program)
 {
-    get_size *size_of = (get_size *)beside(library, "nvrtcGetPTXSize");
-    get_bytes *get = (get_bytes *)beside(library, "nvrtcGetPTX");
+    get_size *size_of = (get_size *)dlsym_next(library, "nvrtcGetPTXSize");
+    get_bytes *get = (get_bytes *)dlsym_next(library, "nvrtcGetPTX");
     size_t size = 0;
     if (!size_of || !get || size_of(program, &size) || size < 2)
         return NULL;
@@ -44,10 +38,10 @@ static void remember(void *program, const char *cubin, void *function)
     void *library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     if (!library)
         return;
-    get_size *size_of = (get_size *)beside(library, "nvrtcGetCUBINSize");
+    get_size *size_of = (get_size *)dlsym_next(library, "nvrtcGetCUBINSize");
     char *ptx = size_of && !size_of(program, &size) && size ? ptx_of(library, program) : NULL;
     if (ptx)
-        origin_add(cubin, size, ptx);
+        material_add(cubin, size, ptx);
     dlclose(library);
 }
 

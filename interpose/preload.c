@@ -10,7 +10,7 @@
 static void after_fork_child(void)
 {
     kernels_after_fork_child();
-    origins_after_fork_child();
+    material_after_fork_child();
     context_unseen(NULL);
     app_after_fork_child();
 }

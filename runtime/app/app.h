@@ -110,7 +110,7 @@ struct module {
     char why_no_image[96];
     struct kg_id cubin; /* of the cubin in image, if PTX was joined to it */
     bool joined;        /* by PTX that a compiler in this process made */
-    bool asked;         /* origins_tick has looked for its PTX, or kept it for the next process */
+    bool asked;         /* material_tick has looked for its PTX, or kept it for the next process */
     bool selected;      /* code has been filled */
     struct image_code code;
     char jit_options[256];
@@ -174,15 +174,15 @@ void records_unlock(void);
  * a launch path. Caller holds records_lock. */
 void kernel_identify(struct kernel *kernel);
 
-/* ---- origins.c: PTX beside machine code that was made in this process --------------------------
+/* ---- material.c: PTX beside machine code that was made in this process --------------------------
  */
 
 /* The compiler returned this cubin and has this PTX for it, terminated and allocated, which is the
  * callee's now. Any thread. */
-void origin_add(const void *cubin, size_t size, char *ptx);
+void material_add(const void *cubin, size_t size, char *ptx);
 /* A fatbin of both, owned, if the PTX of this cubin is known. */
-bool origin_join(const void *cubin, size_t size, struct kg_bytes *out);
-void origins_after_fork_child(void);
+bool material_join(const void *cubin, size_t size, struct kg_bytes *out);
+void material_after_fork_child(void);
 
 /* ---- dispatch.c: the hot path
  * -------------------------------------------------------------------- */

@@ -26,13 +26,13 @@ void app_notes_each(void (*each)(void *self, const char *note), void *self);
 CUstreamCaptureMode capture_mode_relax(void);
 void capture_mode_restore(CUstreamCaptureMode mode);
 
-/* ---- origins.c, triton.c: raw material of machine code -----------------------------------------
+/* ---- material.c, triton.c: raw material of machine code -----------------------------------------
  */
 
 void triton_start(void); /* reads the environment */
 /* The PTX, allocated, of the kernel's cubin of this size and hash, from Triton's cache; or NULL. */
 char *triton_ptx(const char *name, size_t size, const struct kg_id *cubin);
-void origins_tick(void); /* watcher, without records_lock: one module */
+void material_tick(void); /* watcher, without records_lock: one module */
 
 /* ---- kernels.c ---------------------------------------------------------------------------------
  */
@@ -40,7 +40,7 @@ void origins_tick(void); /* watcher, without records_lock: one module */
 struct module *modules_first(void); /* locked */
 /* Locked. If the module's image is the cubin of this hash, it gets its PTX, and its kernels are
  * looked at again. */
-void module_origin_found(struct module *module, const struct kg_id *cubin);
+void module_material_found(struct module *module, const struct kg_id *cubin);
 
 /* ---- contexts.c: live contexts and their events ------------------------------------------------
  */

@@ -172,7 +172,7 @@ static void keep_image(struct module *module, const void *image, const char *pat
         why = "its load was not seen";
     else if (image_extent(path ? file.data : image, file.size, &kind, &data, &size) != KG_OK)
         why = "the form of its module is not known";
-    else if (size <= MODULE_LIMIT && kind == IMAGE_ELF && origin_join(data, size, &joined)) {
+    else if (size <= MODULE_LIMIT && kind == IMAGE_ELF && material_join(data, size, &joined)) {
         hash_data(data, size, &module->cubin);
         module->joined = true;
         data = joined.data, size = joined.size;
@@ -451,14 +451,14 @@ struct module *modules_first(void)
     return all_modules;
 }
 
-void module_origin_found(struct module *module, const struct kg_id *cubin)
+void module_material_found(struct module *module, const struct kg_id *cubin)
 {
     struct kg_bytes joined;
     struct kg_id id;
     if (module->dead || !module->image.size)
         return;
     hash_data(module->image.data, module->image.size, &id);
-    if (!id_equal(&id, cubin) || !origin_join(module->image.data, module->image.size, &joined))
+    if (!id_equal(&id, cubin) || !material_join(module->image.data, module->image.size, &joined))
         return;
     if (joined.size > MODULE_LIMIT ||
         image_bytes - module->image.size + joined.size > IMAGES_LIMIT) {

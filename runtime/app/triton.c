@@ -43,17 +43,17 @@ struct wanted {
     struct kg_id id; /* hash of the cubin's bytes */
 };
 
-/* The user's own file, of at most FILE_LIMIT bytes; NULL data: no such. size 0: any. */
-static struct kg_bytes read_own(int folder, const char *name, size_t size)
+/* A file that the user may trust, of at most FILE_LIMIT bytes; NULL data: no such. size 0: any. */
+static struct kg_bytes read_trusted(int folder, const char *name, size_t size)
 {
     struct kg_bytes out = {0};
     struct stat info;
     int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return out;
-    bool fits = !fstat(fd, &info) && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
-                !(info.st_mode & S_IWOTH) && info.st_size > 0 &&
-                (size_t)info.st_size <= FILE_LIMIT && (!size || (size_t)info.st_size == size);
+    bool fits = !fstat(fd, &info) && S_ISREG(info.st_mode) && stat_trusted(&info) &&
+                info.st_size > 0 && (size_t)info.st_size <= FILE_LIMIT &&
+                (!size || (size_t)info.st_size == size);
     if (fits && (out.data = malloc((size_t)info.st_size + 1))) {
         ssize_t got = pread(fd, out.data, (size_t)info.st_size, 0);
         if (got == info.st_size) {
@@ -73,14 +73,14 @@ static char *look_in(int folder, const struct wanted *wanted)
     char name[600];
     struct kg_id id;
     snprintf(name, sizeof name, "%s.cubin", wanted->name);
-    struct kg_bytes cubin = read_own(folder, name, wanted->size), ptx = {0};
+    struct kg_bytes cubin = read_trusted(folder, name, wanted->size), ptx = {0};
     if (!cubin.data)
         return NULL;
     hash_data(cubin.data, cubin.size, &id);
     bytes_free(&cubin);
     snprintf(name, sizeof name, "%s.ptx", wanted->name);
     if (id_equal(&id, &wanted->id))
-        ptx = read_own(folder, name, 0);
+        ptx = read_trusted(folder, name, 0);
     return (char *)ptx.data;
 }
 

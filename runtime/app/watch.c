@@ -250,7 +250,7 @@ static bool wait_for_tick(void)
 static void tick(void)
 {
     if (app_mode() >= KG_MODE_CACHED)
-        origins_tick();
+        material_tick();
     records_lock();
     kernels_tick();
     hot_tick();
@@ -331,7 +331,7 @@ static bool driver_complete(void)
 
 static bool folders_make(void)
 {
-    static const char *const names[] = {"", "/spool", "/flight", "/snapshots", "/origins"};
+    static const char *const names[] = {"", "/spool", "/flight", "/snapshots", "/material"};
     char path[KG_PATH];
     if (!*cache_dir()) {
         log_line(KG_WARN, "no folder for the cache: set HOME or KGENRT_CACHE");

@@ -22,7 +22,7 @@ enum {
     POLL_MS = 200,
     MOST_LOG = 1 << 20 /* bytes of DIR/worker.log; then it begins anew */
 };
-#define ORIGIN_SECONDS (30 * 24 * 3600)
+#define MATERIAL_SECONDS (30 * 24 * 3600)
 static const uint64_t linger_ns = 2000000000, first_app_ns = 5000000000;
 
 /* ---- becoming a process of its own -------------------------------------------------------------
@@ -235,17 +235,17 @@ static void sweep(const char *dir)
         closedir(list);
 }
 
-/* PTX that apps handed down (runtime/app/origins.c) and that none has used for a month. */
-static void sweep_origins(const char *dir)
+/* PTX that apps handed down (runtime/app/material.c) and that none has used for a month. */
+static void sweep_material(const char *dir)
 {
     char folder[KG_PATH];
     struct stat info;
-    if (path_make(folder, "%s/origins", dir) != KG_OK)
+    if (path_make(folder, "%s/material", dir) != KG_OK)
         return;
     DIR *list = opendir(folder);
     for (struct dirent *e; list && (e = readdir(list));)
         if (!fstatat(dirfd(list), e->d_name, &info, AT_SYMLINK_NOFOLLOW) && S_ISREG(info.st_mode) &&
-            time(NULL) - info.st_mtime > ORIGIN_SECONDS && unlinkat(dirfd(list), e->d_name, 0) &&
+            time(NULL) - info.st_mtime > MATERIAL_SECONDS && unlinkat(dirfd(list), e->d_name, 0) &&
             errno != ENOENT)
             log_line(KG_INFO, "%s/%s: %s", folder, e->d_name, strerror(errno));
     if (list)
@@ -261,7 +261,7 @@ static int run(const struct worker_config *config, const char *dir)
         return 1;
     }
     sweep(dir);
-    sweep_origins(dir);
+    sweep_material(dir);
     int code;
     if (config->capture)
         code = job_run(store, dir, config->capture, true) != KG_OK;

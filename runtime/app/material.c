@@ -1,8 +1,7 @@
-/* Where machine code came from: PTX that a compiler in this process made beside a cubin, or that
- * Triton's cache has beside it, by the cubin's hash. What a compiler made for a kernel that matters
- * is kept in DIR/origins for later processes, which may load the cubin from a cache of their own,
- * as CuPy does. A kernel that would be "machine code only" has
- * raw material then. Bounded; never guesses: other bytes are another cubin. */
+/* Raw material of machine code: the PTX that a compiler in this process made beside a cubin, or
+ * that Triton's cache has beside it, by the cubin's hash. What a compiler made for a kernel that
+ * matters is kept in DIR/material for later processes, which may load the cubin from a cache of
+ * their own, as CuPy does. Bounded; never guesses: other bytes are another cubin. */
 #include "app/inside.h"
 
 #include <dirent.h>
@@ -12,35 +11,35 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { ORIGINS = 1024 };
-#define ORIGINS_BYTES ((size_t)64 << 20)
+enum { KEPT = 1024 };
+#define KEPT_BYTES ((size_t)64 << 20)
 
-struct origin {
+struct material {
     struct kg_id cubin; /* hash of its bytes */
     char *ptx;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct origin origins[ORIGINS]; /* a ring: the oldest give way */
+static struct material kept[KEPT]; /* a ring: the oldest give way */
 static unsigned next;
 static size_t bytes;
 static atomic_bool any; /* has ever held one */
 
-static struct origin *find(const struct kg_id *cubin)
+static struct material *find(const struct kg_id *cubin)
 {
-    for (unsigned i = 0; i < ORIGINS; i++)
-        if (origins[i].ptx && id_equal(&origins[i].cubin, cubin))
-            return &origins[i];
+    for (unsigned i = 0; i < KEPT; i++)
+        if (kept[i].ptx && id_equal(&kept[i].cubin, cubin))
+            return &kept[i];
     return NULL;
 }
 
-static void forget(struct origin *origin)
+static void forget(struct material *one)
 {
-    if (!origin->ptx)
+    if (!one->ptx)
         return;
-    bytes -= strlen(origin->ptx) + 1;
-    free(origin->ptx);
-    origin->ptx = NULL;
+    bytes -= strlen(one->ptx) + 1;
+    free(one->ptx);
+    one->ptx = NULL;
 }
 
 /* The text is ours now. */
@@ -48,22 +47,22 @@ static void keep(const struct kg_id *id, char *ptx)
 {
     size_t length = strlen(ptx) + 1;
     pthread_mutex_lock(&lock);
-    if (find(id) || length > ORIGINS_BYTES / 4) {
+    if (find(id) || length > KEPT_BYTES / 4) {
         pthread_mutex_unlock(&lock);
         free(ptx);
         return;
     }
-    forget(&origins[next]);
-    for (unsigned i = 1; i < ORIGINS && bytes + length > ORIGINS_BYTES; i++)
-        forget(&origins[(next + i) % ORIGINS]);
-    origins[next] = (struct origin){*id, ptx};
+    forget(&kept[next]);
+    for (unsigned i = 1; i < KEPT && bytes + length > KEPT_BYTES; i++)
+        forget(&kept[(next + i) % KEPT]);
+    kept[next] = (struct material){*id, ptx};
     atomic_store_explicit(&any, true, memory_order_release);
     bytes += length;
-    next = (next + 1) % ORIGINS;
+    next = (next + 1) % KEPT;
     pthread_mutex_unlock(&lock);
 }
 
-void origin_add(const void *cubin, size_t size, char *ptx)
+void material_add(const void *cubin, size_t size, char *ptx)
 {
     struct kg_id id;
     enum image_kind kind;
@@ -77,15 +76,15 @@ void origin_add(const void *cubin, size_t size, char *ptx)
     keep(&id, ptx);
 }
 
-bool origin_join(const void *cubin, size_t size, struct kg_bytes *out)
+bool material_join(const void *cubin, size_t size, struct kg_bytes *out)
 {
     struct kg_id id;
     if (!atomic_load_explicit(&any, memory_order_acquire))
         return false; /* most programs: nothing is hashed */
     hash_data(cubin, size, &id);
     pthread_mutex_lock(&lock);
-    const struct origin *origin = find(&id);
-    bool joined = origin && image_join(cubin, size, origin->ptx, out) == KG_OK;
+    const struct material *one = find(&id);
+    bool joined = one && image_join(cubin, size, one->ptx, out) == KG_OK;
     pthread_mutex_unlock(&lock);
     return joined;
 }
@@ -94,7 +93,7 @@ static bool path_of(char path[static KG_PATH], const struct kg_id *cubin)
 {
     char text[KG_ID_TEXT];
     return *app_dir() &&
-           path_make(path, "%s/origins/%s.ptx", app_dir(), id_text(cubin, text)) == KG_OK;
+           path_make(path, "%s/material/%s.ptx", app_dir(), id_text(cubin, text)) == KG_OK;
 }
 
 /* Bytes in the folder; the worker removes what was not used for long. */
@@ -103,7 +102,7 @@ static uint64_t folder_bytes(void)
     char folder[KG_PATH];
     uint64_t sum = 0;
     struct stat info;
-    if (path_make(folder, "%s/origins", app_dir()) != KG_OK)
+    if (path_make(folder, "%s/material", app_dir()) != KG_OK)
         return UINT64_MAX;
     DIR *list = opendir(folder);
     for (struct dirent *e; list && (e = readdir(list));)
@@ -124,11 +123,11 @@ static void hand_down(const struct kg_id *cubin)
     if (!path_of(path, cubin) || !stat(path, &info))
         return;
     pthread_mutex_lock(&lock);
-    const struct origin *origin = find(cubin);
-    if (origin && (text.data = (unsigned char *)strdup(origin->ptx)))
-        text.size = strlen(origin->ptx);
+    const struct material *one = find(cubin);
+    if (one && (text.data = (unsigned char *)strdup(one->ptx)))
+        text.size = strlen(one->ptx);
     pthread_mutex_unlock(&lock);
-    if (text.data && folder_bytes() <= ORIGINS_BYTES - text.size)
+    if (text.data && folder_bytes() <= KEPT_BYTES - text.size)
         (void)file_write(path, text.data, text.size, 0600);
     bytes_free(&text);
 }
@@ -137,7 +136,7 @@ static char *handed_down(const struct kg_id *cubin)
 {
     char path[KG_PATH];
     struct kg_bytes text;
-    if (!path_of(path, cubin) || file_read(path, ORIGINS_BYTES / 4, &text) != KG_OK)
+    if (!path_of(path, cubin) || file_read(path, KEPT_BYTES / 4, &text) != KG_OK)
         return NULL;
     (void)utimensat(AT_FDCWD, path, NULL, 0); /* used: the worker keeps it */
     return (char *)text.data;                 /* file_read ends it with a NUL */
@@ -171,7 +170,7 @@ static struct module *module_to_ask(char name[static 512])
     return NULL;
 }
 
-void origins_tick(void)
+void material_tick(void)
 {
     char name[512];
     struct kg_id id;
@@ -193,13 +192,13 @@ void origins_tick(void)
         return;
     keep(&id, ptx);
     records_lock();
-    module_origin_found(module,
-                        &id); /* if it is the same still: a record serves another one later */
+    module_material_found(module,
+                          &id); /* if it is the same still: a record serves another one later */
     records_unlock();
 }
 
 /* The parent's lock may be held by a thread that the child does not have. */
-void origins_after_fork_child(void)
+void material_after_fork_child(void)
 {
     pthread_mutex_init(&lock, NULL);
 }

@@ -10,7 +10,7 @@ void *dlsym_next(void *handle, const char *name)
 }
 
 #include "../interpose/hooks_nvrtc.c"
-#include "app/origins.c"
+#include "app/material.c"
 
 static const char *source =
     "extern \"C\" __global__ void twice(float *x) { x[threadIdx.x] *= 2; }\n";
@@ -54,11 +54,11 @@ static bool found_in_cache(const struct kg_bytes *image, uintptr_t handle)
     if (!kernel)
         return false;
     for (int i = 0; i < 8; i++)
-        origins_tick();
+        material_tick();
     CHECK(kernel->why); /* nobody asks before its first launch */
     atomic_store(&kernel->launches, 1);
     for (int i = 0; i < 8; i++) /* one module each */
-        origins_tick();
+        material_tick();
     records_lock();
     kernel_identify(kernel);
     records_unlock();
@@ -92,9 +92,9 @@ int main(void)
     void *nvrtc = dlopen(CUDA_ROOT "/lib64/libnvrtc.so", RTLD_NOW), *program = NULL;
     if (!nvrtc)
         SKIP("no libnvrtc");
-    fixture_begin("origins", KG_MODE_TUNE);
+    fixture_begin("material", KG_MODE_TUNE);
     char folder[KG_PATH];
-    CHECK(path_make(folder, "%s/origins", app_dir()) == KG_OK && dir_make(folder) == KG_OK);
+    CHECK(path_make(folder, "%s/material", app_dir()) == KG_OK && dir_make(folder) == KG_OK);
     void *real_function = dlsym(nvrtc, "nvrtcGetCUBIN");
     struct kg_bytes plain = cubin_of(nvrtc, (int (*)(void *, char *))real_function, &program);
 
@@ -114,25 +114,25 @@ int main(void)
     /* once it matters, the next process that loads the cubin finds the PTX in the spool */
     atomic_store(&kernel->launches, (uint64_t)options()->hot_launches);
     for (int i = 0; i < 8; i++)
-        origins_tick();
+        material_tick();
     struct kg_id id;
     char path[KG_PATH], text[KG_ID_TEXT];
     hash_data(cubin.data, cubin.size, &id);
-    CHECK(path_make(path, "%s/origins/%s.ptx", app_dir(), id_text(&id, text)) == KG_OK);
+    CHECK(path_make(path, "%s/material/%s.ptx", app_dir(), id_text(&id, text)) == KG_OK);
     CHECK(access(path, R_OK) == 0);
-    for (unsigned i = 0; i < ORIGINS; i++) /* as a new process begins */
-        forget(&origins[i]);
+    for (unsigned i = 0; i < KEPT; i++) /* as a new process begins */
+        forget(&kept[i]);
     CHECK(found_in_cache(&cubin, 0x7000));
 
     struct kg_bytes joined; /* what image_join makes is a fatbin whose cubin the driver takes */
     struct image_code code;
-    CHECK(origin_join(cubin.data, cubin.size, &joined));
+    CHECK(material_join(cubin.data, cubin.size, &joined));
     CHECK(image_select(joined.data, joined.size, "sm_90", false, &code) == KG_OK);
     CHECK(code.machine_code && code.selected.size >= cubin.size && code.ptx.size &&
           !memcmp(code.selected.data, cubin.data, cubin.size));
     image_code_free(&code);
     bytes_free(&joined);
-    CHECK(!origin_join(cubin.data, cubin.size - 1, &joined)); /* other bytes */
+    CHECK(!material_join(cubin.data, cubin.size - 1, &joined)); /* other bytes */
     bytes_free(&cubin);
     bytes_free(&plain);
     /* NVRTC stays: what it never frees is told by its name */
