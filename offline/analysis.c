@@ -329,10 +329,11 @@ static void say_params(const json_t *analysis)
         say("  %.0f", member_number(item, "parameter"));
         if (member_number(item, "offset") > 0)
             say("+%.0f", member_number(item, "offset"));
-        say(": %.0f bytes, %s, %s%s%s%s", member_number(item, "size"), member_text(item, "class"),
-            *member_text(item, "roles") ? member_text(item, "roles") : "not used",
-            *member_text(item, "element") ? ", " : "", member_text(item, "element"),
-            *member_text(item, "why") ? ": " : "");
+        const char *class = member_text(item, "class"), *uses = member_text(item, "roles");
+        bool told = !strncmp(uses, class, strlen(class)); /* a pointer's first role is its class */
+        say(": %.0f bytes, %s%s%s%s%s%s", member_number(item, "size"), told ? "" : class,
+            told ? "" : ", ", *uses ? uses : "not used", *member_text(item, "element") ? ", " : "",
+            member_text(item, "element"), *member_text(item, "why") ? ": " : "");
         say("%s\n", member_text(item, "why"));
     }
 }

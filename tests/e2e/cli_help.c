@@ -175,7 +175,7 @@ static void analysis_of_text(void)
                             targets[i]);
         CHECK(file_write(path, text, (size_t)size, 0600) == KG_OK);
         CHECK(cli_run(dir, "$K show --analysis %s good", path) == 0);
-        CHECK(cli_says("replaceable    yes"));
+        CHECK(cli_says("replaceable    yes") && cli_says("0: 8 bytes, pointer (line 5), "));
         CHECK(cli_run(dir, "$K show --analysis %s waits", path) == 0);
         CHECK(cli_says("replaceable    no") && cli_says("waits"));
     }
