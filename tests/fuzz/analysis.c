@@ -2,8 +2,7 @@
  * (a definition dominates what reads it, merges have an input for each way in), roles and reasons
  * come out or a limit is named, and nothing hangs. Threads that are walked touch only what reach
  * says. */
-#include <stdlib.h>
-#include <string.h>
+#include "ptx_text.h"
 
 #include "code/reach.h"
 #include "code/roles.h"
@@ -144,17 +143,11 @@ static void check_reach(const struct ptx_module *module, const struct ptx_func *
     reach_free(&reach);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char head[] = ".version 8.0\n.target sm_80\n.address_size 64\n";
     struct ptx_module module;
-    char error[128], *text = malloc(sizeof head + size);
-    if (!text)
-        return 0;
-    memcpy(text, head, sizeof head - 1);
-    memcpy(text + sizeof head - 1, data, size);
-    if (ptx_parse(text, sizeof head - 1 + size, &module, error, sizeof error) == KG_OK) {
+    char error[128], *text = ptx_text(data, size);
+    if (ptx_parse(text, PTX_TEXT_HEAD_SIZE + size, &module, error, sizeof error) == KG_OK) {
         for (uint32_t i = 0, reached = 0; i < module.func_count; i++) {
             if (!module.funcs[i]->defined)
                 continue;

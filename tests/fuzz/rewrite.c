@@ -1,9 +1,6 @@
 /* Exact rewriting of any text that begins like PTX, with the entry `k` and made-up scalars: it
  * ends, and what it makes is PTX with the same entry and parameters. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "code/code.h"
+#include "ptx_text.h"
 
 static void rewrite(const char *text, const struct kernel_model *model, uint64_t value)
 {
@@ -28,21 +25,8 @@ static void rewrite(const char *text, const struct kernel_model *model, uint64_t
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char head[] = ".version 8.0\n.target sm_80\n.address_size 64\n";
-    struct image_code code;
-    struct kernel_model model;
-    char *text = malloc(sizeof head + size);
-    if (!text)
-        return 0;
-    memcpy(text, head, sizeof head - 1);
-    memcpy(text + sizeof head - 1, data, size);
-    text[sizeof head - 1 + size] = 0;
-    if (image_select(text, 0, "sm_90", true, &code) != KG_OK)
-        abort();
-    if (kernel_model_make(&code, "k", &model) == KG_OK && !model.ineligible)
-        rewrite(text, &model, size & 1 ? 0x3ff000003f800000 : size * 0x9e3779b97f4a7c15);
-    kernel_model_free(&model);
-    image_code_free(&code);
+    char *text = ptx_text(data, size);
+    ptx_text_model(text, size & 1 ? 0x3ff000003f800000 : size * 0x9e3779b97f4a7c15, rewrite);
     free(text);
     return 0;
 }
