@@ -324,10 +324,6 @@ static CUresult swapping_launch(struct kernel *kernel, const struct launch *laun
 {
     enum refusal why;
     void *space[LAUNCH_PARAMS];
-    /* With one entry its guard's arrays stand right behind it: all of it comes at once. */
-    __builtin_prefetch(&swap->entries[0].signature);
-    __builtin_prefetch(&swap->entries[1]);
-    __builtin_prefetch((const char *)&swap->entries[1] + 64);
     void *const *arguments = arguments_of(kernel, launch, space);
     const struct swap_entry *entry = match(swap, kernel, launch, arguments, &why);
     if (!entry)
