@@ -6,7 +6,7 @@
  *   launch_cost            all three, and whether the limits hold (15 and 50 ns)
  *
  * Whoever runs on the other thread of the same core makes all of this 1.7 times slower. So a batch
- * counts only if a yardstick, arithmetic of a fixed length that fills the core, took its shortest
+ * counts only if a yardstick, work of a fixed length that fills the core, took its shortest
  * time before and after the batch; the number of batches left out is printed. Where too few count,
  * that is said, and no limit is judged. Not run by ctest. */
 #include "gpu/real.h"
@@ -27,7 +27,8 @@ enum {
     BATCHES = 301,
     TRIES = 6000, /* batches, until enough of them count */
     ROUNDS = 5,
-    STICK = 4000, /* steps of the yardstick: about 10 us */
+    STICK = 4000,      /* steps of the yardstick: about 10 us */
+    WALK_LINES = 4096, /* cache lines that it walks through: 256 KiB */
 };
 #define QUIET 1.06 /* times its shortest is what the yardstick may take */
 
@@ -145,10 +146,15 @@ static int by_value(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Nanoseconds that a fixed piece of arithmetic takes: four chains at once, as wide as the core. */
+/* Nanoseconds that a fixed piece of work takes: four chains of arithmetic at once, as wide as the
+ * core, then a walk through as much memory as the launches look at, which the second cache holds
+ * while nobody else fills it. */
 static double yardstick(void)
 {
+    static volatile uint64_t memory[WALK_LINES * 8];
     uint64_t a = 1, b = 2, c = 3, d = 4, start = now_ns();
+    for (unsigned i = 0, at = 0; i < WALK_LINES; i++, at = (at + 1531) % WALK_LINES)
+        memory[at * 8]++;
     for (unsigned i = 0; i < STICK; i++) {
         a += i ^ (a << 1), b ^= i + (b << 2), c += i ^ (c << 3), d ^= i + (d << 1);
         __asm__ volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d));
