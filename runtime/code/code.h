@@ -78,15 +78,6 @@ void kernel_model_free(struct kernel_model *model);
  * none, or several that it could be. */
 const struct kernel_global *kernel_global_find(const struct kernel_model *model, const char *name);
 
-/* Exact PTX specialisation for the maker `rules`: the module's text with `entry`'s loads of the
- * given scalar parameter bytes and its reads of %ntid and %nctaid (if launch is not NULL) replaced
- * by constants. Everything the entry does not need is dropped. KG_NO_CANDIDATE when nothing could
- * be replaced. out: PTX text, owned. `replaced`: how many reads. */
-kg_status ptx_specialise(const char *ptx, const char *entry, const struct kg_launch *launch,
-                         const struct kg_param *params, uint32_t param_count,
-                         const struct kg_scalar *scalars, uint32_t scalar_count,
-                         struct kg_bytes *out, unsigned *replaced);
-
 /* The rows of passes.def. */
 enum rewrite_pass {
 #define PASS(id, title, reason) PASS_##id,
@@ -98,10 +89,12 @@ struct pass_row {
 };
 extern const struct pass_row pass_rows[PASS_COUNT];
 
-/* All exact rewrites that there are, of the entry and what it calls: as ptx_specialise, then the
- * other rows of passes.def in rounds, until no more apply. KG_NO_CANDIDATE when there were none
- * that ptxas would not make by itself. done: how often each row. Safe with hostile input; work is
- * bounded, and what is too large is left as it is. */
+/* The exact rewrites for the maker `rules`: the module's text with `entry`'s loads of the given
+ * scalar parameter bytes and its reads of %ntid and %nctaid (if launch is not NULL) replaced by
+ * constants, without what the entry does not need; then the other rows of passes.def in rounds,
+ * until no more apply. KG_NO_CANDIDATE when there were none that ptxas would not make by itself.
+ * out: PTX text, owned. done: how often each row. Safe with hostile input; work is bounded, and
+ * what is too large is left as it is. */
 kg_status ptx_rewrite(const char *ptx, const char *entry, const struct kg_launch *launch,
                       const struct kg_param *params, uint32_t param_count,
                       const struct kg_scalar *scalars, uint32_t scalar_count, struct kg_bytes *out,

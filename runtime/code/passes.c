@@ -99,7 +99,7 @@ kg_status ptx_rewrite(const char *ptx, const char *entry, const struct kg_launch
                       unsigned done[PASS_COUNT])
 {
     kg_status status =
-        specialise_all(ptx, entry, launch, params, param_count, scalars, scalar_count, out, done);
+        ptx_specialise(ptx, entry, launch, params, param_count, scalars, scalar_count, out, done);
     unsigned count = 1, useful = 0;
     for (unsigned i = 0; status == KG_OK && count && i < ROUNDS_MAX; i++) {
         struct kg_bytes next = {0};

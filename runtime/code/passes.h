@@ -103,9 +103,9 @@ unsigned instr_results(const struct ptx_instr *instr, const struct ptx_operand *
 
 /* ---- specialise.c ---- */
 
-/* ptx_specialise that also gives the text, without what is not needed, where there was nothing to
- * replace. */
-kg_status specialise_all(const char *ptx, const char *entry, const struct kg_launch *launch,
+/* The first rewrite, and the rows param and launch: text without what the entry does not need, even
+ * if nothing else could be replaced. Parameters as for ptx_rewrite. */
+kg_status ptx_specialise(const char *ptx, const char *entry, const struct kg_launch *launch,
                          const struct kg_param *params, uint32_t param_count,
                          const struct kg_scalar *scalars, uint32_t scalar_count,
                          struct kg_bytes *out, unsigned done[PASS_COUNT]);

@@ -1,7 +1,7 @@
-/* Exact specialisation for the maker `rules`: reads of scalars that the guard pins, and of the
- * launch's dimensions, become constants; functions and variables that the entry does not need go.
- * Text is cut and spliced at the places the parser gives; nothing else of the source changes, least
- * of all the entry's name and parameters. */
+/* Exact specialisation, which ptx_rewrite starts with (passes.c): reads of scalars that the guard
+ * pins, and of the launch's dimensions, become constants; functions and variables that the entry
+ * does not need go. Text is cut and spliced at the places the parser gives; nothing else of the
+ * source changes, least of all the entry's name and parameters. */
 #include "passes.h"
 
 #include <stdio.h>
@@ -290,7 +290,7 @@ static kg_status prepare(struct work *work, const char *entry, const struct kg_p
     return status == KG_OK ? needs_make(work->module, func, &work->arena, &work->needs) : status;
 }
 
-kg_status specialise_all(const char *ptx, const char *entry, const struct kg_launch *launch,
+kg_status ptx_specialise(const char *ptx, const char *entry, const struct kg_launch *launch,
                          const struct kg_param *params, uint32_t param_count,
                          const struct kg_scalar *scalars, uint32_t scalar_count,
                          struct kg_bytes *out, unsigned done[PASS_COUNT])
@@ -317,19 +317,4 @@ kg_status specialise_all(const char *ptx, const char *entry, const struct kg_lau
     arena_free(&work.arena);
     ptx_module_free(&module);
     return status;
-}
-
-kg_status ptx_specialise(const char *ptx, const char *entry, const struct kg_launch *launch,
-                         const struct kg_param *params, uint32_t param_count,
-                         const struct kg_scalar *scalars, uint32_t scalar_count,
-                         struct kg_bytes *out, unsigned *replaced)
-{
-    unsigned done[PASS_COUNT];
-    kg_status status =
-        specialise_all(ptx, entry, launch, params, param_count, scalars, scalar_count, out, done);
-    *replaced = done[PASS_param] + done[PASS_launch];
-    if (status != KG_OK || *replaced)
-        return status;
-    bytes_free(out);
-    return KG_NO_CANDIDATE;
 }
