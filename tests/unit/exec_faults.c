@@ -69,14 +69,6 @@ static const char source[] = ".version 7.5\n"
                              "  ret;\n"
                              "}\n";
 
-static bool says(const struct test_call *call, const char *words)
-{
-    if (strstr(call->result.text, words))
-        return true;
-    fprintf(stderr, "'%s' does not say '%s'\n", call->result.text, words);
-    return false;
-}
-
 static void test_reach(const struct exec_module *module)
 {
     int *out = (int *)test_alloc(100 * 4, 256);
@@ -87,24 +79,24 @@ static void test_reach(const struct exec_module *module)
     call.next = 1;
     ARG(&call, int, 101);
     CHECK(call_run(&call) == EXEC_ILLEGAL_ADDRESS);
-    CHECK(
-        says(&call, "kernel reach, PTX line 15, block (3,0,0), thread (4,0,0): write of 4 bytes"));
+    CHECK(call_says(&call,
+                    "kernel reach, PTX line 15, block (3,0,0), thread (4,0,0): write of 4 bytes"));
     call.next = 0;
     ARG(&call, void *, (void *)(uintptr_t)64);
     ARG(&call, int, 100);
     CHECK(call_run(&call) == EXEC_ILLEGAL_ADDRESS &&
-          says(&call, "at 0x40, which is not allocated"));
+          call_says(&call, "at 0x40, which is not allocated"));
     call.next = 0;
     ARG(&call, void *, (char *)out + 2);
     ARG(&call, int, 1);
     CHECK(call_run(&call) == EXEC_MISALIGNED &&
-          says(&call, "line 15, block (0,0,0), thread (0,0,0)"));
+          call_says(&call, "line 15, block (0,0,0), thread (0,0,0)"));
     for (unsigned i = 0; i < test_range_count; i++)
         test_ranges[i].writable &= test_ranges[i].base != (uintptr_t)out;
     call.next = 0;
     ARG(&call, void *, out);
     ARG(&call, int, 1);
-    CHECK(call_run(&call) == EXEC_ILLEGAL_ADDRESS && says(&call, "read-only"));
+    CHECK(call_run(&call) == EXEC_ILLEGAL_ADDRESS && call_says(&call, "read-only"));
 }
 
 static void test_vector(const struct exec_module *module)
@@ -112,8 +104,8 @@ static void test_vector(const struct exec_module *module)
     char *in = (char *)test_alloc(64, 256);
     struct test_call call = call_of(module, "crooked", 1, 1, 0);
     ARG(&call, void *, in);
-    CHECK(call_run(&call) == EXEC_MISALIGNED && says(&call, "PTX line 21,") &&
-          says(&call, "read of 16 bytes"));
+    CHECK(call_run(&call) == EXEC_MISALIGNED && call_says(&call, "PTX line 21,") &&
+          call_says(&call, "read of 16 bytes"));
     call.next = 0;
     ARG(&call, void *, in + 40);
     CHECK(call_run(&call) == EXEC_OK);
@@ -151,18 +143,19 @@ static void test_endless(const struct exec_module *module)
 static void test_others(const struct exec_module *module)
 {
     struct test_call call = call_of(module, "traps", 1, 32, 0);
-    CHECK(call_run(&call) == EXEC_TRAP && says(&call, "line 31,") && says(&call, "thread (7,0,0)"));
+    CHECK(call_run(&call) == EXEC_TRAP && call_says(&call, "line 31,") &&
+          call_says(&call, "thread (7,0,0)"));
     call = call_of(module, "traps", 1, 7, 0);
     CHECK(call_run(&call) == EXEC_OK);
     call = call_of(module, "waits", 1, 96, 0);
-    CHECK(call_run(&call) == EXEC_DEADLOCK && says(&call, "bar.sync"));
+    CHECK(call_run(&call) == EXEC_DEADLOCK && call_says(&call, "bar.sync"));
     call = call_of(module, "shares", 1, 1, 0);
     CHECK(call.info.static_shared == 64);
     ARG(&call, int, 60);
     CHECK(call_run(&call) == EXEC_OK);
     call.next = 0;
     ARG(&call, int, 64);
-    CHECK(call_run(&call) == EXEC_ILLEGAL_ADDRESS && says(&call, "shared"));
+    CHECK(call_run(&call) == EXEC_ILLEGAL_ADDRESS && call_says(&call, "shared"));
     call.next = 0;
     ARG(&call, int, -4);
     CHECK(call_run(&call) == EXEC_ILLEGAL_ADDRESS);
@@ -170,14 +163,14 @@ static void test_others(const struct exec_module *module)
     ARG(&call, int, 2);
     CHECK(call_run(&call) == EXEC_MISALIGNED);
     call = call_of(module, "strange", 1, 1, 0);
-    CHECK(call_run(&call) == EXEC_UNSUPPORTED && says(&call, "frobnicate.sync.b32") &&
-          says(&call, "line 51:3,"));
+    CHECK(call_run(&call) == EXEC_UNSUPPORTED && call_says(&call, "frobnicate.sync.b32") &&
+          call_says(&call, "line 51:3,"));
     call = call_of(module, "unreached", 1, 1, 0);
     CHECK(call_run(&call) == EXEC_OK);
     call = call_of(module, "recurses", 1, 1, 0);
-    CHECK(call_run(&call) == EXEC_ILLEGAL_ADDRESS && says(&call, "stack overflow"));
+    CHECK(call_run(&call) == EXEC_ILLEGAL_ADDRESS && call_says(&call, "stack overflow"));
     call = call_of(module, "traps", 1, 1025, 0);
-    CHECK(call_run(&call) == EXEC_UNSUPPORTED && says(&call, "(1025,1,1) threads"));
+    CHECK(call_run(&call) == EXEC_UNSUPPORTED && call_says(&call, "(1025,1,1) threads"));
     call = call_of(module, "traps", 0, 1, 0);
     CHECK(call_run(&call) == EXEC_UNSUPPORTED);
 }
@@ -277,7 +270,7 @@ static void test_other_space(void)
         struct test_call call = call_of(module, "spaces", 1, 1, 64);
         ARG(&call, int64_t, 0);
         ARG(&call, uint64_t, global);
-        if (!CHECK(call_run(&call) == EXEC_ILLEGAL_ADDRESS && says(&call, "state space")))
+        if (!CHECK(call_run(&call) == EXEC_ILLEGAL_ADDRESS && call_says(&call, "state space")))
             fprintf(stderr, "%s\n", rows[i]);
         exec_module_destroy(module);
     }
@@ -295,7 +288,7 @@ static void test_assert(void)
     CHECK(call_run(&call) == EXEC_OK);
     call.next = 0;
     ARG(&call, int, 5);
-    CHECK(call_run(&call) == EXEC_ASSERT && says(&call, "n < 5"));
+    CHECK(call_run(&call) == EXEC_ASSERT && call_says(&call, "n < 5"));
     exec_module_destroy(module);
 }
 

@@ -51,14 +51,6 @@ static const char source[] =
     "  if (threadIdx.x < n) __syncthreads(); out[threadIdx.x] = 1; if (n < 64) __syncthreads(); }\n"
     "}\n";
 
-static bool says(const struct test_call *call, const char *words)
-{
-    if (strstr(call->result.text, words))
-        return true;
-    fprintf(stderr, "'%s' does not say '%s'\n", call->result.text, words);
-    return false;
-}
-
 static struct test_call strict_call(const struct exec_module *module, const char *name,
                                     unsigned grid, unsigned block)
 {
@@ -86,9 +78,9 @@ static void test_unwritten(const struct exec_module *module)
     CHECK(call_run(&call) == EXEC_OK);
     exec_fill_unwritten((uintptr_t)in + 160, 4);
     CHECK(call_run(&call) == EXEC_UNWRITTEN);
-    CHECK(says(&call, "kernel copies, PTX line ") &&
-          says(&call, "thread (40,0,0): read of 4 bytes") &&
-          says(&call, "which nobody has written"));
+    CHECK(call_says(&call, "kernel copies, PTX line ") &&
+          call_says(&call, "thread (40,0,0): read of 4 bytes") &&
+          call_says(&call, "which nobody has written"));
     call.config.strict = EXEC_STRICT_RACES;
     CHECK(call_run(&call) == EXEC_OK);
     call = strict_call(module, "bytes", 1, 64);
@@ -96,14 +88,14 @@ static void test_unwritten(const struct exec_module *module)
     ARG(&call, void *, ints(64, false));
     CHECK(call_run(&call) == EXEC_OK);
     exec_fill_unwritten((uintptr_t)in + 8, 4);
-    CHECK(call_run(&call) == EXEC_UNWRITTEN && says(&call, "thread (8,0,0): read of 1 bytes"));
+    CHECK(call_run(&call) == EXEC_UNWRITTEN && call_says(&call, "thread (8,0,0): read of 1 bytes"));
     call = strict_call(module, "shared_unset", 1, 64);
     ARG(&call, void *, ints(64, false));
     ARG(&call, int, 64);
     CHECK(call_run(&call) == EXEC_OK);
     call.next = 1;
     ARG(&call, int, 63);
-    CHECK(call_run(&call) == EXEC_UNWRITTEN && says(&call, "shared address 0xfc"));
+    CHECK(call_run(&call) == EXEC_UNWRITTEN && call_says(&call, "shared address 0xfc"));
 }
 
 /* The kernel of that name with a switch: on, it is right. */
@@ -146,7 +138,7 @@ static void test_races(const struct exec_module *module)
         }
         if (!CHECK(call_run(&call) == EXEC_RACE))
             fprintf(stderr, "%s: %s\n", cases[i].name, call.result.text);
-        CHECK(says(&call, cases[i].text) && says(&call, "PTX line "));
+        CHECK(call_says(&call, cases[i].text) && call_says(&call, "PTX line "));
         call.config.strict = 0;
         CHECK(call_run(&call) == EXEC_OK);
     }
@@ -184,8 +176,8 @@ static void test_barriers(const struct exec_module *module)
         if (!CHECK(call_run(&call) == cases[i].fault))
             fprintf(stderr, "%s %d: %s\n", cases[i].name, cases[i].n, call.result.text);
         if (cases[i].fault != EXEC_OK)
-            CHECK(says(&call, "divergent barrier: ") && says(&call, "PTX line ") &&
-                  says(&call, "block (0,0,0), thread ("));
+            CHECK(call_says(&call, "divergent barrier: ") && call_says(&call, "PTX line ") &&
+                  call_says(&call, "block (0,0,0), thread ("));
     }
 }
 

@@ -147,4 +147,13 @@ static inline bool call_good(struct test_call *call)
     return false;
 }
 
+/* Whether the fault's text has these words. */
+static inline bool call_says(const struct test_call *call, const char *words)
+{
+    if (strstr(call->result.text, words))
+        return true;
+    fprintf(stderr, "'%s' does not say '%s'\n", call->result.text, words);
+    return false;
+}
+
 #endif
