@@ -91,6 +91,16 @@ static const char vadd_ptx[] =
     "  add.f32 %f3, %f1, %f2;\n  add.s64 %rd10, %rd6, %rd7;\n  st.global.f32 [%rd10], %f3;\n"
     "DONE:\n  ret;\n}\n";
 
+/* A kernel of a text; its module stays loaded. */
+static inline CUfunction function_of(const char *ptx, const char *name)
+{
+    CUmodule module;
+    CUfunction function = NULL;
+    OK(cu.cuModuleLoadData(&module, ptx));
+    OK(cu.cuModuleGetFunction(&function, module, name));
+    return function;
+}
+
 struct vadd {
     CUdeviceptr a, b, c;
     int n;
@@ -162,6 +172,28 @@ static inline int run_again(const char *argument, const char *variable, const ch
         if (errno != EINTR)
             return -1;
     return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* For what wants a process of its own. */
+struct soft_case {
+    const char *name;
+    void (*run)(void);
+    const char *variable, *value; /* of its environment; or NULL */
+};
+
+/* The case that the program's argument names, which is then to be run here. Without an argument
+ * each is run by this program again, and has to succeed: NULL. */
+static inline const struct soft_case *soft_cases(int argc, char **argv,
+                                                 const struct soft_case *cases, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct soft_case *one = &cases[i];
+        if (argc > 1 && !strcmp(argv[1], one->name))
+            return one;
+        if (argc == 1 && !CHECK(run_again(one->name, one->variable, one->value, 60) == 0))
+            fprintf(stderr, "case %s failed\n", one->name);
+    }
+    return NULL;
 }
 
 #endif

@@ -406,11 +406,9 @@ static void to_graph(void)
 
 int main(void)
 {
-    CUmodule module;
     soft_begin();
     OK(cu.cuCtxGetCurrent(&context));
-    OK(cu.cuModuleLoadData(&module, vadd_ptx));
-    OK(cu.cuModuleGetFunction(&vadd, module, "vadd"));
+    vadd = function_of(vadd_ptx, "vadd");
     vadd_make(&v, N);
     OK(cu.cuCtxSynchronize());
     simple();

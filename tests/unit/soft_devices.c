@@ -44,11 +44,8 @@ static void t4(void)
     CHECK(ATTRIBUTE(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0) == 64 << 10);
     CHECK(ATTRIBUTE(L2_CACHE_SIZE, 0) == 4 << 20);
     CHECK(memory(0) == (size_t)16 << 30);
-    CUmodule module;
-    CUfunction vadd;
+    CUfunction vadd = function_of(vadd_ptx, "vadd");
     int blocks = 0, version = 0;
-    OK(cu.cuModuleLoadData(&module, vadd_ptx));
-    OK(cu.cuModuleGetFunction(&vadd, module, "vadd"));
     OK(cu.cuFuncGetAttribute(&version, CU_FUNC_ATTRIBUTE_BINARY_VERSION, vadd));
     CHECK(version == 75);
     OK(cu.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, vadd, 256, 0));
@@ -62,11 +59,12 @@ static void t4(void)
 
 static void a100(void)
 {
+    setenv("SOFTGPU_MEMORY", "3G", 1);
     soft_begin();
     CHECK(arch(0) == 80 && ATTRIBUTE(MULTIPROCESSOR_COUNT, 0) == 108);
     CHECK(ATTRIBUTE(MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 0) == 164 << 10);
     CHECK(ATTRIBUTE(GLOBAL_MEMORY_BUS_WIDTH, 0) == 5120);
-    CHECK(memory(0) == (size_t)3 << 30); /* SOFTGPU_MEMORY */
+    CHECK(memory(0) == (size_t)3 << 30);
     CUdeviceptr most;
     GIVES(CUDA_ERROR_OUT_OF_MEMORY, cu.cuMemAlloc_v2(&most, ((size_t)3 << 30) + 512));
 }
@@ -92,7 +90,6 @@ static void list(void)
     CUdeviceptr memories[2];
     CUfunction functions[2];
     CUstream streams[2];
-    CUmodule module;
     CUdevice device;
     CUuuid ids[2];
     char bus[16];
@@ -113,8 +110,7 @@ static void list(void)
         OK(cu.cuMemAlloc_v2(&memories[i], 1 << 20));
         OK(cu.cuMemGetInfo_v2(&available, &total));
         CHECK(total == memory(i) && total - available == 1 << 20);
-        OK(cu.cuModuleLoadData(&module, vadd_ptx));
-        OK(cu.cuModuleGetFunction(&functions[i], module, "vadd"));
+        functions[i] = function_of(vadd_ptx, "vadd");
         OK(cu.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
     }
     CHECK(memcmp(&ids[0], &ids[1], sizeof ids[0]) != 0 && contexts[0] != contexts[1]);
@@ -302,11 +298,7 @@ static void none(void)
     GIVES(CUDA_ERROR_NO_DEVICE, cu.cuInit(0));
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-    const char *variable, *value;
-} cases[] = {
+static const struct soft_case cases[] = {
     {"t4", t4, "SOFTGPU_DEVICE", "t4"},
     {"a100", a100, "SOFTGPU_DEVICE", "a100"},
     {"l4", l4, "SOFTGPU_DEVICE", "l4"},
@@ -324,20 +316,8 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (argc > 1 && !strcmp(argv[1], cases[i].name)) {
-            cases[i].run();
-            return test_result();
-        }
-        if (argc > 1)
-            continue;
-        if (cases[i].run == a100)
-            setenv("SOFTGPU_MEMORY", "3G", 1);
-        if (argc == 1 &&
-            !CHECK(run_again(cases[i].name, cases[i].variable, cases[i].value, 60) == 0))
-            fprintf(stderr, "case %s failed\n", cases[i].name);
-        if (cases[i].run == a100)
-            unsetenv("SOFTGPU_MEMORY");
-    }
+    const struct soft_case *own = soft_cases(argc, argv, cases, sizeof cases / sizeof *cases);
+    if (own)
+        own->run();
     return test_result();
 }

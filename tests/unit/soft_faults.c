@@ -4,15 +4,6 @@
 
 #include <time.h>
 
-static CUfunction load(void)
-{
-    CUmodule module;
-    CUfunction function = NULL;
-    OK(cu.cuModuleLoadData(&module, vadd_ptx));
-    OK(cu.cuModuleGetFunction(&function, module, "vadd"));
-    return function;
-}
-
 /* The kernel writes past its output: the fault comes at the next wait and stays. */
 static void sticky(void)
 {
@@ -20,7 +11,7 @@ static void sticky(void)
     CUdeviceptr memory;
     CUstream stream;
     soft_begin();
-    CUfunction function = load();
+    CUfunction function = function_of(vadd_ptx, "vadd");
     vadd_make(&v, 1000);
     OK(cu.cuMemFree_v2(v.c));
     OK(cu.cuMemAlloc_v2(&v.c, 3996)); /* one element short */
@@ -47,7 +38,7 @@ static void freed(void)
 {
     struct vadd v;
     soft_begin();
-    CUfunction function = load();
+    CUfunction function = function_of(vadd_ptx, "vadd");
     vadd_make(&v, 1000);
     OK(cu.cuMemFree_v2(v.a));
     OK(vadd_launch(function, &v, NULL));
@@ -67,7 +58,7 @@ static void launch(void)
 {
     struct vadd v;
     soft_begin();
-    CUfunction function = load();
+    CUfunction function = function_of(vadd_ptx, "vadd");
     vadd_make(&v, 100);
     OK(vadd_launch(function, &v, NULL));
     OK(cu.cuCtxSynchronize());
@@ -81,7 +72,7 @@ static void hang(void)
     struct vadd v;
     CUstream hung, free_stream;
     soft_begin();
-    CUfunction function = load();
+    CUfunction function = function_of(vadd_ptx, "vadd");
     vadd_make(&v, 100);
     OK(cu.cuStreamCreate(&hung, CU_STREAM_NON_BLOCKING));
     OK(cu.cuStreamCreate(&free_stream, CU_STREAM_NON_BLOCKING));
@@ -147,7 +138,7 @@ static void lost(void)
     CUdeviceptr memory;
     int count;
     soft_begin();
-    CUfunction function = load();
+    CUfunction function = function_of(vadd_ptx, "vadd");
     vadd_make(&v, 100);
     OK(vadd_launch(function, &v, NULL));
     OK(cu.cuCtxSynchronize());
@@ -172,7 +163,7 @@ static void several(void)
     CUdeviceptr memory;
     struct vadd v;
     soft_begin();
-    CUfunction function = load();
+    CUfunction function = function_of(vadd_ptx, "vadd");
     vadd_make(&v, 100); /* allocations 1 to 3 */
     GIVES(CUDA_ERROR_OUT_OF_MEMORY, cu.cuMemAlloc_v2(&memory, 16));
     OK(vadd_launch(function, &v, NULL));
@@ -184,7 +175,7 @@ static void forked(void)
     CUdeviceptr memory;
     soft_begin();
     struct vadd v;
-    CUfunction function = load();
+    CUfunction function = function_of(vadd_ptx, "vadd");
     vadd_make(&v, 100);
     OK(vadd_launch(function, &v, NULL));
     pid_t child = fork();
@@ -199,39 +190,29 @@ static void forked(void)
     CHECK(vadd_wrong(&v) == 0);
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-    const char *fault; /* SOFTGPU_FAULT */
-} cases[] = {
-    {"sticky", sticky, NULL},
-    {"freed", freed, NULL},
-    {"oom", oom, "oom:2"},
-    {"launch", launch, "launch:2"},
-    {"hang", hang, "hang:1"},
-    {"forked", forked, NULL},
-    {"oom-onwards", oom_onwards, "oom:2+"},
-    {"slow", slow, "slow:50"},
-    {"lost", lost, "lost:2"},
-    {"several", several, "oom:4,launch:1"},
-    {"no-kind", refused, "fire:1"},
-    {"no-number", refused, "oom"},
-    {"zero", refused, "oom:0"},
-    {"word", refused, "launch:two"},
-    {"comma", refused, "oom:1,,hang:1"},
-    {"slow-onwards", refused, "slow:5+"},
+static const struct soft_case cases[] = {
+    {"sticky", sticky, NULL, NULL},
+    {"freed", freed, NULL, NULL},
+    {"oom", oom, "SOFTGPU_FAULT", "oom:2"},
+    {"launch", launch, "SOFTGPU_FAULT", "launch:2"},
+    {"hang", hang, "SOFTGPU_FAULT", "hang:1"},
+    {"forked", forked, NULL, NULL},
+    {"oom-onwards", oom_onwards, "SOFTGPU_FAULT", "oom:2+"},
+    {"slow", slow, "SOFTGPU_FAULT", "slow:50"},
+    {"lost", lost, "SOFTGPU_FAULT", "lost:2"},
+    {"several", several, "SOFTGPU_FAULT", "oom:4,launch:1"},
+    {"no-kind", refused, "SOFTGPU_FAULT", "fire:1"},
+    {"no-number", refused, "SOFTGPU_FAULT", "oom"},
+    {"zero", refused, "SOFTGPU_FAULT", "oom:0"},
+    {"word", refused, "SOFTGPU_FAULT", "launch:two"},
+    {"comma", refused, "SOFTGPU_FAULT", "oom:1,,hang:1"},
+    {"slow-onwards", refused, "SOFTGPU_FAULT", "slow:5+"},
 };
 
 int main(int argc, char **argv)
 {
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (argc > 1 && !strcmp(argv[1], cases[i].name)) {
-            cases[i].run();
-            return test_result();
-        }
-        if (argc == 1 && !CHECK(run_again(cases[i].name, cases[i].fault ? "SOFTGPU_FAULT" : NULL,
-                                          cases[i].fault, 60) == 0))
-            fprintf(stderr, "case %s failed\n", cases[i].name);
-    }
+    const struct soft_case *own = soft_cases(argc, argv, cases, sizeof cases / sizeof *cases);
+    if (own)
+        own->run();
     return test_result();
 }

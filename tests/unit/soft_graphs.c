@@ -560,11 +560,9 @@ static void serial(void)
 
 int main(void)
 {
-    CUmodule module;
     soft_begin();
     OK(cu.cuCtxGetCurrent(&context));
-    OK(cu.cuModuleLoadData(&module, vadd_ptx));
-    OK(cu.cuModuleGetFunction(&vadd, module, "vadd"));
+    vadd = function_of(vadd_ptx, "vadd");
     chain();
     changes();
     structure();

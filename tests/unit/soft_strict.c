@@ -16,15 +16,6 @@ static const char text_ptx[] =
     "  setp.lt.u32 %p1, %r1, 16;\n  @%p1 bra low;\n  bar.sync 0;\n  ret;\n"
     "low:\n  bar.sync 0;\n  ret;\n}\n";
 
-static CUfunction function_of(const char *ptx, const char *name)
-{
-    CUmodule module;
-    CUfunction function = NULL;
-    OK(cu.cuModuleLoadData(&module, ptx));
-    OK(cu.cuModuleGetFunction(&function, module, name));
-    return function;
-}
-
 static CUresult run_one(const char *name, CUdeviceptr p, unsigned grid, unsigned block)
 {
     void *params[] = {&p};
@@ -171,11 +162,7 @@ static void refused(void)
     CHECK(cu.cuDeviceGet(&device, 0) != CUDA_SUCCESS);
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-    const char *variable, *value;
-} cases[] = {
+static const struct soft_case cases[] = {
     {"past_end", past_end, NULL, NULL},
     {"misaligned", misaligned, NULL, NULL},
     {"divergent", divergent, NULL, NULL},
@@ -190,17 +177,12 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (argc > 1 && !strcmp(argv[1], cases[i].name)) {
-            hear();
-            if (cases[i].run != refused)
-                soft_begin();
-            cases[i].run();
-            return test_failures != 0;
-        }
-        if (argc == 1 &&
-            !CHECK(run_again(cases[i].name, cases[i].variable, cases[i].value, 60) == 0))
-            fprintf(stderr, "case %s failed\n", cases[i].name);
+    const struct soft_case *own = soft_cases(argc, argv, cases, sizeof cases / sizeof *cases);
+    if (own) {
+        hear();
+        if (own->run != refused)
+            soft_begin();
+        own->run();
     }
     return test_result();
 }
