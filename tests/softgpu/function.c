@@ -54,12 +54,8 @@ static CUresult enter(const void *handle, struct function **out)
 /* The same without a current context, for calls on kernels. */
 static CUresult enter_kernel(CUkernel handle, struct function **out)
 {
-    CUresult result = soft_enter();
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (handle_kind_of(handle) != HANDLE_KERNEL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    return bind((struct kernel *)handle, context_here(), out);
+    CUresult result = handle_enter(handle, HANDLE_KERNEL, CUDA_ERROR_INVALID_HANDLE);
+    return result == CUDA_SUCCESS ? bind((struct kernel *)handle, context_here(), out) : result;
 }
 
 /* ---- attributes ---- */
@@ -289,11 +285,9 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 
 CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
 {
-    CUresult result = soft_enter();
+    CUresult result = handle_enter(kernel, HANDLE_KERNEL, CUDA_ERROR_INVALID_HANDLE);
     if (result != CUDA_SUCCESS)
         return result;
-    if (handle_kind_of(kernel) != HANDLE_KERNEL)
-        return CUDA_ERROR_INVALID_HANDLE;
     if (!pLib)
         return CUDA_ERROR_INVALID_VALUE;
     *pLib = (CUlibrary)((struct kernel *)kernel)->library;
@@ -302,11 +296,9 @@ CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
 
 CUresult cuKernelGetName(const char **name, CUkernel hfunc)
 {
-    CUresult result = soft_enter();
+    CUresult result = handle_enter(hfunc, HANDLE_KERNEL, CUDA_ERROR_INVALID_HANDLE);
     if (result != CUDA_SUCCESS)
         return result;
-    if (handle_kind_of(hfunc) != HANDLE_KERNEL)
-        return CUDA_ERROR_INVALID_HANDLE;
     if (!name)
         return CUDA_ERROR_INVALID_VALUE;
     *name = ((struct kernel *)hfunc)->name;

@@ -53,12 +53,9 @@ void user_objects_drop(struct graph *graph)
 
 static CUresult enter(CUuserObject handle, unsigned count, struct user_object **out)
 {
-    CUresult result = soft_enter();
-    if (result != CUDA_SUCCESS)
-        return result;
     *out = (struct user_object *)handle;
-    return count && handle_kind_of(handle) == HANDLE_USER_OBJECT ? CUDA_SUCCESS
-                                                                 : CUDA_ERROR_INVALID_VALUE;
+    CUresult result = handle_enter(handle, HANDLE_USER_OBJECT, CUDA_ERROR_INVALID_VALUE);
+    return result == CUDA_SUCCESS && !count ? CUDA_ERROR_INVALID_VALUE : result;
 }
 
 CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy,

@@ -83,6 +83,12 @@ enum handle_kind handle_kind_of(const void *handle)
     return kind;
 }
 
+CUresult handle_enter(const void *handle, enum handle_kind kind, CUresult error)
+{
+    CUresult result = soft_enter();
+    return result == CUDA_SUCCESS && handle_kind_of(handle) != kind ? error : result;
+}
+
 void handle_remove(const void *handle)
 {
     pthread_mutex_lock(&mutex);

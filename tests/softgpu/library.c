@@ -193,9 +193,8 @@ static CUresult kernel_get(struct library *library, const char *name, struct ker
 
 static CUresult enter(CUlibrary handle, struct library **out)
 {
-    CUresult result = soft_enter();
-    *out = library_of(handle);
-    return result == CUDA_SUCCESS && !*out ? CUDA_ERROR_INVALID_HANDLE : result;
+    *out = (struct library *)handle;
+    return handle_enter(handle, HANDLE_LIBRARY, CUDA_ERROR_INVALID_HANDLE);
 }
 
 CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary handle, const char *name)

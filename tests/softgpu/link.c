@@ -19,11 +19,8 @@ struct link {
 
 static CUresult enter(CUlinkState handle, struct link **out)
 {
-    CUresult result = soft_enter();
-    if (result != CUDA_SUCCESS)
-        return result;
     *out = (struct link *)handle;
-    return handle_kind_of(handle) == HANDLE_LINK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    return handle_enter(handle, HANDLE_LINK, CUDA_ERROR_INVALID_HANDLE);
 }
 
 /* Other options speak of machine code. */

@@ -101,6 +101,8 @@ enum handle_kind {
 /* False when memory is out. */
 bool handle_add(const void *handle, enum handle_kind kind);
 enum handle_kind handle_kind_of(const void *handle);
+/* soft_enter, and then `error` unless the handle is alive and of this kind. */
+CUresult handle_enter(const void *handle, enum handle_kind kind, CUresult error);
 void handle_remove(const void *handle);
 
 /* ---- context.c ---- */
