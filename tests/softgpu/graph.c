@@ -205,6 +205,14 @@ struct graph *graph_clone(const struct graph *graph, bool executable)
     return made;
 }
 
+struct node *graph_node_from(const struct graph *graph, const struct node *original)
+{
+    for (unsigned i = 0; i < graph->count; i++)
+        if (graph->nodes[i]->origin == original->number)
+            return graph->nodes[i];
+    return NULL;
+}
+
 /* ---- order ---- */
 
 /* Whether all that node depends on stands among the first `count` of list. */
@@ -248,20 +256,14 @@ struct node **graph_order(const struct graph *graph, bool *cycle)
 
 static CUresult enter(CUgraph handle, struct graph **out)
 {
-    CUresult result = soft_enter();
-    if (result != CUDA_SUCCESS)
-        return result;
-    *out = graph_of(handle);
-    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    *out = (struct graph *)handle;
+    return handle_enter(handle, HANDLE_GRAPH, CUDA_ERROR_INVALID_VALUE);
 }
 
 static CUresult enter_node(CUgraphNode handle, struct node **out)
 {
-    CUresult result = soft_enter();
-    if (result != CUDA_SUCCESS)
-        return result;
-    *out = node_of(handle);
-    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    *out = (struct node *)handle;
+    return handle_enter(handle, HANDLE_NODE, CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
@@ -311,12 +313,12 @@ CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode,
         result = enter_node(hOriginalNode, &original);
     if (result == CUDA_SUCCESS && !phNode)
         return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned i = 0; result == CUDA_SUCCESS && i < graph->count; i++)
-        if (graph->nodes[i]->origin == original->number) {
-            *phNode = (CUgraphNode)graph->nodes[i];
-            return CUDA_SUCCESS;
-        }
-    return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : result;
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct node *found = graph_node_from(graph, original);
+    if (found)
+        *phNode = (CUgraphNode)found;
+    return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGraphDestroyNode(CUgraphNode hNode)
@@ -420,7 +422,8 @@ CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
     return result;
 }
 
-static CUresult neighbours(CUgraphNode handle, CUgraphNode *nodes, size_t *count, bool later)
+static CUresult neighbours(CUgraphNode handle, CUgraphNode *nodes, CUgraphEdgeData *data,
+                           size_t *count, bool later)
 {
     struct node *node;
     CUresult result = enter_node(handle, &node);
@@ -434,37 +437,34 @@ static CUresult neighbours(CUgraphNode handle, CUgraphNode *nodes, size_t *count
     for (unsigned i = 0; later && i < node->graph->count; i++)
         if (depends(node->graph->nodes[i], node))
             list(&listing, node->graph->nodes[i]);
-    return list_end(&listing, count);
+    result = list_end(&listing, count);
+    if (nodes)
+        plain_edges(data, *count);
+    return result;
 }
 
 CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies,
                                     size_t *numDependencies)
 {
-    return neighbours(hNode, dependencies, numDependencies, false);
+    return neighbours(hNode, dependencies, NULL, numDependencies, false);
 }
 
 CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies,
                                        CUgraphEdgeData *edgeData, size_t *numDependencies)
 {
-    CUresult result = neighbours(hNode, dependencies, numDependencies, false);
-    if (result == CUDA_SUCCESS && dependencies)
-        plain_edges(edgeData, *numDependencies);
-    return result;
+    return neighbours(hNode, dependencies, edgeData, numDependencies, false);
 }
 
 CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes,
                                       size_t *numDependentNodes)
 {
-    return neighbours(hNode, dependentNodes, numDependentNodes, true);
+    return neighbours(hNode, dependentNodes, NULL, numDependentNodes, true);
 }
 
 CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes,
                                          CUgraphEdgeData *edgeData, size_t *numDependentNodes)
 {
-    CUresult result = neighbours(hNode, dependentNodes, numDependentNodes, true);
-    if (result == CUDA_SUCCESS && dependentNodes)
-        plain_edges(edgeData, *numDependentNodes);
-    return result;
+    return neighbours(hNode, dependentNodes, edgeData, numDependentNodes, true);
 }
 
 /* Checks all edges before the first is changed. */
@@ -507,8 +507,7 @@ CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, cons
     return result;
 }
 
-/* Edges that start a kernel before its predecessor has ended are not there. */
-static bool edges_plain(const CUgraphEdgeData *data, size_t count)
+bool edges_plain(const CUgraphEdgeData *data, size_t count)
 {
     for (size_t i = 0; data && i < count; i++)
         if (data[i].from_port || data[i].to_port || data[i].type)

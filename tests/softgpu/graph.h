@@ -77,6 +77,8 @@ struct graph *graph_create(void);
 void graph_destroy(struct graph *graph);
 /* A deep copy; executable: no handles are made for it. NULL: memory is out. */
 struct graph *graph_clone(const struct graph *graph, bool executable);
+/* The clone's node that was made from this one, or NULL. */
+struct node *graph_node_from(const struct graph *graph, const struct node *original);
 /* A new node after those given, which must be the graph's; its payload is the caller's to fill in.
  */
 CUresult node_add(struct graph *graph, CUgraphNodeType type, const CUgraphNode *after, size_t count,
@@ -86,6 +88,8 @@ bool node_after(struct node *node, struct node *earlier); /* false: memory is ou
 /* The order in which the nodes can run; NULL with *cycle set when there is none. The caller frees
  * it. */
 struct node **graph_order(const struct graph *graph, bool *cycle);
+/* Edges that start a kernel before its predecessor has ended are not there. */
+bool edges_plain(const CUgraphEdgeData *data, size_t count);
 /* Index of a node in its graph. */
 unsigned node_index(const struct node *node);
 CUresult user_object_keep(struct graph *graph, struct user_object *object, unsigned count);
@@ -101,6 +105,14 @@ struct payload {
     const void *params;
     CUcontext context; /* of copies and fills; NULL: the current one */
 };
+#define PAYLOAD(type, params, context)                                                             \
+    &(struct payload)                                                                              \
+    {                                                                                              \
+        CU_GRAPH_NODE_TYPE_##type, params, context                                                 \
+    }
+
+/* The first form of a kernel's as the second; false: there is none. */
+bool kernel_widen(const CUDA_KERNEL_NODE_PARAMS_v1 *params, CUDA_KERNEL_NODE_PARAMS_v2 *out);
 
 /* Checks and stores them in a node that has none. */
 CUresult payload_fill(struct node *node, const struct payload *payload);
@@ -127,7 +139,8 @@ struct graph_exec {
     unsigned references; /* the handle's, and one for each launch under way; guarded by the lock */
 };
 
-struct graph_exec *exec_of(CUgraphExec handle); /* or NULL */
+/* For calls on executable graphs: soft_enter, and CUDA_ERROR_INVALID_VALUE for what is none. */
+CUresult exec_enter(CUgraphExec handle, struct graph_exec **out);
 
 /* ---- capture.c ---- */
 

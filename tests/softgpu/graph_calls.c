@@ -31,36 +31,27 @@ static CUresult add(CUgraphNode *out, CUgraph handle, const CUgraphNode *after, 
     return CUDA_SUCCESS;
 }
 
+/* The node, if it is of this type. */
+static CUresult get(CUgraphNode handle, CUgraphNodeType type, const void *out, struct node **node)
+{
+    *node = (struct node *)handle;
+    CUresult result = handle_enter(handle, HANDLE_NODE, CUDA_ERROR_INVALID_VALUE);
+    return result == CUDA_SUCCESS && (!out || (*node)->type != type) ? CUDA_ERROR_INVALID_VALUE
+                                                                     : result;
+}
+
 static CUresult set(CUgraphNode handle, const struct payload *payload)
 {
-    struct node *node = node_of(handle);
-    CUresult result = soft_enter();
+    struct node *node;
+    CUresult result = get(handle, payload->type, handle, &node);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!node || node->type != payload->type)
-        return CUDA_ERROR_INVALID_VALUE;
     struct node values = {.type = payload->type};
     result = payload_fill(&values, payload);
     if (result == CUDA_SUCCESS)
         payload_move(node, &values);
     return result;
 }
-
-/* The node, if it is of this type. */
-static CUresult get(CUgraphNode handle, CUgraphNodeType type, const void *out, struct node **node)
-{
-    CUresult result = soft_enter();
-    *node = node_of(handle);
-    if (result == CUDA_SUCCESS && (!out || !*node || (*node)->type != type))
-        return CUDA_ERROR_INVALID_VALUE;
-    return result;
-}
-
-#define PAYLOAD(type, ...)                                                                         \
-    &(struct payload)                                                                              \
-    {                                                                                              \
-        CU_GRAPH_NODE_TYPE_##type, __VA_ARGS__                                                     \
-    }
 
 /* ---- kernels ---- */
 
@@ -71,19 +62,11 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, DEPEN
                PAYLOAD(KERNEL, nodeParams, NULL));
 }
 
-static bool widen(const CUDA_KERNEL_NODE_PARAMS_v1 *params, CUDA_KERNEL_NODE_PARAMS_v2 *out)
-{
-    memset(out, 0, sizeof *out);
-    if (params)
-        memcpy(out, params, sizeof *params); /* the first form is the beginning of the second */
-    return params != NULL;
-}
-
 CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, DEPENDENCIES,
                               const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
     CUDA_KERNEL_NODE_PARAMS_v2 wide;
-    return widen(nodeParams, &wide)
+    return kernel_widen(nodeParams, &wide)
                ? cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, &wide)
                : CUDA_ERROR_INVALID_VALUE;
 }
@@ -140,8 +123,8 @@ CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
 CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
     CUDA_KERNEL_NODE_PARAMS_v2 wide;
-    return widen(nodeParams, &wide) ? cuGraphKernelNodeSetParams_v2(hNode, &wide)
-                                    : CUDA_ERROR_INVALID_VALUE;
+    return kernel_widen(nodeParams, &wide) ? cuGraphKernelNodeSetParams_v2(hNode, &wide)
+                                           : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult attribute_set(struct kernel_node *kernel, const CUlaunchAttribute *attribute)
@@ -366,10 +349,9 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
                            const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
                            size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
-    for (size_t i = 0; dependencyData && i < numDependencies; i++)
-        if (dependencyData[i].from_port || dependencyData[i].to_port || dependencyData[i].type)
-            return CUDA_ERROR_NOT_SUPPORTED; /* see edges_plain */
-    return cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    return edges_plain(dependencyData, numDependencies)
+               ? cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams)
+               : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)

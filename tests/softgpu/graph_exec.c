@@ -6,18 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct graph_exec *exec_of(CUgraphExec handle)
+CUresult exec_enter(CUgraphExec handle, struct graph_exec **out)
 {
-    return handle_kind_of(handle) == HANDLE_EXEC ? (struct graph_exec *)handle : NULL;
-}
-
-static CUresult enter(CUgraphExec handle, struct graph_exec **out)
-{
-    CUresult result = soft_enter();
-    if (result != CUDA_SUCCESS)
-        return result;
-    *out = exec_of(handle);
-    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    *out = (struct graph_exec *)handle;
+    return handle_enter(handle, HANDLE_EXEC, CUDA_ERROR_INVALID_VALUE);
 }
 
 /* Takes the lock. */
@@ -137,7 +129,7 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGr
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
     struct graph_exec *exec;
-    CUresult result = enter(hGraphExec, &exec);
+    CUresult result = exec_enter(hGraphExec, &exec);
     if (result != CUDA_SUCCESS)
         return result;
     handle_remove(exec);
@@ -148,7 +140,7 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
 {
     struct graph_exec *exec;
-    CUresult result = enter(hGraphExec, &exec);
+    CUresult result = exec_enter(hGraphExec, &exec);
     if (result == CUDA_SUCCESS && !flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
@@ -356,7 +348,7 @@ static CUresult enter_stream(CUgraphExec handle, CUstream stream_handle, bool pe
     struct context *context;
     CUresult result = context_enter(&context);
     if (result == CUDA_SUCCESS)
-        result = enter(handle, exec);
+        result = exec_enter(handle, exec);
     return result == CUDA_SUCCESS ? stream_of(context, stream_handle, per_thread, stream) : result;
 }
 

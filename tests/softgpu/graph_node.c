@@ -146,6 +146,14 @@ static CUresult event_fill(struct node *node, CUevent event)
     return CUDA_SUCCESS;
 }
 
+bool kernel_widen(const CUDA_KERNEL_NODE_PARAMS_v1 *params, CUDA_KERNEL_NODE_PARAMS_v2 *out)
+{
+    memset(out, 0, sizeof *out);
+    if (params)
+        memcpy(out, params, sizeof *params); /* the first form is the beginning of the second */
+    return params != NULL;
+}
+
 CUresult payload_fill(struct node *node, const struct payload *payload)
 {
     if (!payload->params && payload->type != CU_GRAPH_NODE_TYPE_EMPTY)

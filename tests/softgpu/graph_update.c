@@ -3,33 +3,14 @@
 #include "graph.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-static CUresult enter(CUgraphExec handle, struct graph_exec **out)
-{
-    CUresult result = soft_enter();
-    if (result != CUDA_SUCCESS)
-        return result;
-    *out = exec_of(handle);
-    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-/* The executable graph's node that was made from this one, or NULL. */
-static struct node *node_in(const struct graph *graph, const struct node *original)
-{
-    for (unsigned i = 0; i < graph->count; i++)
-        if (graph->nodes[i]->origin == original->number)
-            return graph->nodes[i];
-    return NULL;
-}
 
 static CUresult enter_node(CUgraphExec handle, CUgraphNode node_handle, struct node **out)
 {
     struct graph_exec *exec;
-    CUresult result = enter(handle, &exec);
+    CUresult result = exec_enter(handle, &exec);
     const struct node *original = node_of(node_handle);
     if (result == CUDA_SUCCESS)
-        *out = original ? node_in(exec->graph, original) : NULL;
+        *out = original ? graph_node_from(exec->graph, original) : NULL;
     return result == CUDA_SUCCESS && !*out ? CUDA_ERROR_INVALID_VALUE : result;
 }
 
@@ -58,12 +39,6 @@ static CUresult set(CUgraphExec handle, CUgraphNode node_handle, const struct pa
     return result;
 }
 
-#define PAYLOAD(type, params, context)                                                             \
-    &(struct payload)                                                                              \
-    {                                                                                              \
-        CU_GRAPH_NODE_TYPE_##type, params, context                                                 \
-    }
-
 CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
                                            const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams)
 {
@@ -73,11 +48,9 @@ CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode h
 CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                         const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-    CUDA_KERNEL_NODE_PARAMS_v2 wide = {0};
-    if (!nodeParams)
-        return CUDA_ERROR_INVALID_VALUE;
-    memcpy(&wide, nodeParams, sizeof *nodeParams);
-    return set(hGraphExec, hNode, PAYLOAD(KERNEL, &wide, NULL));
+    CUDA_KERNEL_NODE_PARAMS_v2 wide;
+    return kernel_widen(nodeParams, &wide) ? set(hGraphExec, hNode, PAYLOAD(KERNEL, &wide, NULL))
+                                           : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
@@ -199,7 +172,7 @@ static CUresult update(CUgraphExec handle, CUgraph graph_handle, CUgraphExecUpda
     bool cycle;
     struct graph_exec *exec;
     const struct graph *graph = graph_of(graph_handle);
-    CUresult result = enter(handle, &exec);
+    CUresult result = exec_enter(handle, &exec);
     *why = CU_GRAPH_EXEC_UPDATE_ERROR;
     *at = NULL;
     if (result == CUDA_SUCCESS && !graph)
