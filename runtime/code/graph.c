@@ -212,9 +212,11 @@ static kg_status make_preds(struct graph *graph)
     return KG_OK;
 }
 
-static void mark_endless(struct graph *graph)
+static bool mark_endless(struct graph *graph)
 {
-    uint32_t *stack = graph->hidden->stack, depth = 0;
+    uint32_t *stack = graph_numbers(graph->arena, graph->block_count + 1), depth = 0;
+    if (!stack)
+        return false;
     for (uint32_t i = 0; i < graph->block_count; i++)
         graph->blocks[i].endless = graph->blocks[i].reachable && !graph->wild;
     for (stack[depth++] = graph->exit; depth;) {
@@ -225,6 +227,7 @@ static void mark_endless(struct graph *graph)
                 stack[depth++] = block->preds[i];
             }
     }
+    return true;
 }
 
 /* ---- the whole --------------------------------------------------------------------------------
@@ -237,7 +240,6 @@ kg_status graph_make(const struct ptx_func *func, struct kg_arena *arena, struct
     if (!out->hidden)
         return KG_NO_MEMORY;
     out->hidden->limit = 50000000 + 100ull * func->instr_count;
-    out->hidden->marked_from = GRAPH_NONE;
     kg_status status = make_blocks(out);
     if (status == KG_OK)
         status = make_edges(out);
@@ -247,11 +249,8 @@ kg_status graph_make(const struct ptx_func *func, struct kg_arena *arena, struct
         status = make_preds(out);
     if (status != KG_OK)
         return status;
-    out->hidden->marked = arena_alloc(arena, out->block_count + 1);
-    out->hidden->stack = graph_numbers(arena, out->block_count + 1);
-    if (!out->hidden->marked || !out->hidden->stack)
+    if (!mark_endless(out))
         return KG_NO_MEMORY;
-    mark_endless(out);
     status = graph_make_trees(out);
     if (status == KG_OK)
         status = graph_make_loops(out);
@@ -263,20 +262,10 @@ kg_status graph_make(const struct ptx_func *func, struct kg_arena *arena, struct
 /* ---- questions --------------------------------------------------------------------------------
  */
 
-static bool within(const struct graph_spans *spans, uint32_t a, uint32_t b)
-{
-    return a == b ||
-           (spans->end[b] && spans->first[a] <= spans->first[b] && spans->first[b] < spans->end[a]);
-}
-
 bool graph_dominates(const struct graph *graph, uint32_t a, uint32_t b)
 {
-    return within(&graph->hidden->dominators, a, b);
-}
-
-bool graph_postdominates(const struct graph *graph, uint32_t a, uint32_t b)
-{
-    return within(&graph->hidden->postdominators, a, b);
+    const uint32_t *first = graph->hidden->span_first, *end = graph->hidden->span_end;
+    return a == b || (end[b] && first[a] <= first[b] && first[b] < end[a]);
 }
 
 bool graph_instr_dominates(const struct graph *graph, uint32_t a, uint32_t b)
@@ -287,41 +276,8 @@ bool graph_instr_dominates(const struct graph *graph, uint32_t a, uint32_t b)
     return graph_dominates(graph, in, of);
 }
 
-uint32_t graph_loop_of(const struct graph *graph, uint32_t block)
-{
-    return graph->blocks[block].loop;
-}
-
 bool graph_in_loop(const struct graph *graph, uint32_t loop, uint32_t block)
 {
     uint32_t own = graph->blocks[block].loop;
     return own != GRAPH_NONE && loop <= own && own < graph->loops[loop].end;
-}
-
-bool graph_reaches(const struct graph *graph, uint32_t a, uint32_t b)
-{
-    struct graph_hidden *hidden = graph->hidden;
-    if (graph->wild)
-        return true;
-    if (hidden->marked_from == a)
-        return hidden->marked[b];
-    memset(hidden->marked, 0, graph->block_count + 1);
-    hidden->marked_from = a;
-    uint32_t depth = 0;
-    for (hidden->stack[depth++] = a; depth;) {
-        const struct graph_block *block = &graph->blocks[hidden->stack[--depth]];
-        for (uint32_t i = 0; i < block->succ_count; i++) {
-            uint32_t to = block->succs[i];
-            if (!hidden->marked[to] && to != a)
-                hidden->stack[depth++] = to;
-            hidden->marked[to] = true;
-        }
-    }
-    return hidden->marked[b];
-}
-
-bool graph_instr_reaches(const struct graph *graph, uint32_t a, uint32_t b)
-{
-    uint32_t from = graph->block_of[a], to = graph->block_of[b];
-    return (from == to && a < b) || graph_reaches(graph, from, to);
 }

@@ -9,8 +9,9 @@
  * What cannot be known is GRAPH_UNKNOWN or GRAPH_NONE, and never a guess: in a *wild* function
  * (operands that did not parse, a branch to who knows where) every value is GRAPH_UNKNOWN, no block
  * dominates another, and all are one irreducible loop. Everything is the arena's, read-only once
- * made (graph_reaches uses scratch in it: one thread at a time), and valid while the tree is. Input
- * is hostile: KG_LIMIT when the work or memory would grow faster than a fixed multiple of the code.
+ * made (graph_defs and graph_controllers use scratch in it: one thread at a time), and valid while
+ * the tree is. Input is hostile: KG_LIMIT when the work or memory would grow faster than a fixed
+ * multiple of the code.
  */
 #ifndef KG_GRAPH_H
 #define KG_GRAPH_H
@@ -159,22 +160,13 @@ bool graph_defs(const struct graph *graph, uint32_t value, uint32_t *instrs, uin
 /* The one write that surely gives the value, behind merges of one and the same; GRAPH_NONE. */
 uint32_t graph_def(const struct graph *graph, uint32_t value);
 
-/* Blocks. Each block dominates itself; unreachable ones nothing and nobody else. b may be the exit
- * for postdominates. */
+/* Blocks. Each dominates itself; unreachable ones nothing and nobody else. */
 bool graph_dominates(const struct graph *graph, uint32_t a, uint32_t b);
-bool graph_postdominates(const struct graph *graph, uint32_t a, uint32_t b);
 /* Instructions: a is executed (or skipped by its guard) before each execution of b. */
 bool graph_instr_dominates(const struct graph *graph, uint32_t a, uint32_t b);
 
-/* Innermost loop of a block or GRAPH_NONE; and whether a block or loop lies in a loop. */
-uint32_t graph_loop_of(const struct graph *graph, uint32_t block);
+/* Whether a block lies in a loop, or in a loop in it. */
 bool graph_in_loop(const struct graph *graph, uint32_t loop, uint32_t block);
-
-/* A path of at least one edge leads from block a to block b: for a == b, that it is in a cycle.
- * Linear time where `a` is not that of the last call. */
-bool graph_reaches(const struct graph *graph, uint32_t a, uint32_t b);
-/* Instruction b may be executed after a. */
-bool graph_instr_reaches(const struct graph *graph, uint32_t a, uint32_t b);
 
 /* Blocks whose last instruction decides whether `block` runs (control dependence), direct ones.
  * NULL with count GRAPH_NONE: not known. */

@@ -5,22 +5,15 @@
 
 #include "graph.h"
 
-/* Numbers of a dominator tree: a dominates b if first[a] <= first[b] < end[a]; end 0: not in it. */
-struct graph_spans {
-    uint32_t *first, *end;
-};
-
 struct graph_hidden {
-    struct graph_spans dominators, postdominators;
+    /* numbers of the dominator tree: a dominates b if first[a] <= first[b] < end[a]; end 0: not in
+     * it */
+    uint32_t *span_first, *span_end;
     uint32_t edge_count;
     uint64_t work, limit; /* of what may grow faster than the code */
     /* of the depth-first search from block 0, by block */
     uint32_t *preorder, *last; /* GRAPH_NONE: not reached; last preorder number below it */
     uint32_t *by_preorder;     /* blocks */
-    /* graph_reaches: what the block `marked_from` reaches */
-    uint32_t marked_from;
-    bool *marked;
-    uint32_t *stack;
     /* graph_controllers, once asked for */
     bool controls_tried;
     uint32_t *control_first, *controls;

@@ -174,8 +174,13 @@ static void find(struct finding *at)
 }
 
 /* Numbers the tree in preorder. Dominators have lower numbers than what they dominate. */
-static void span(const struct finding *at, uint32_t *sizes, struct graph_spans *out)
+static kg_status span(const struct finding *at)
 {
+    struct kg_arena *arena = at->graph->arena;
+    uint32_t *sizes = graph_numbers(arena, at->nodes);
+    uint32_t *begins = graph_numbers(arena, at->nodes), *ends = graph_numbers(arena, at->nodes);
+    if (!sizes || !begins || !ends)
+        return KG_NO_MEMORY;
     for (uint32_t w = at->count; w-- > 0;) {
         sizes[w]++;
         if (w)
@@ -186,44 +191,44 @@ static void span(const struct finding *at, uint32_t *sizes, struct graph_spans *
         uint32_t first = w ? sizes[at->dom[w]] : 0; /* reused: where the next child begins */
         if (w)
             sizes[at->dom[w]] += size;
-        out->first[node] = first;
-        out->end[node] = first + size;
+        begins[node] = first;
+        ends[node] = first + size;
         sizes[w] = first + 1;
     }
+    at->graph->hidden->span_first = begins;
+    at->graph->hidden->span_end = ends;
+    return KG_OK;
 }
 
-static kg_status make_tree(struct graph *graph, bool backward, struct graph_spans *out)
+static kg_status make_tree(struct graph *graph, bool backward)
 {
     struct finding at = {.graph = graph,
                          .backward = backward,
                          .root = backward ? graph->exit : 0,
                          .nodes = graph->block_count + 1};
-    uint32_t **arrays[] = {&at.number,      &at.vertex,   &at.parent,  &at.semi,
-                           &at.label,       &at.ancestor, &at.bucket,  &at.stack,
-                           &at.bucket_next, &at.dom,      &out->first, &out->end};
+    uint32_t **arrays[] = {&at.number,   &at.vertex, &at.parent, &at.semi,        &at.label,
+                           &at.ancestor, &at.bucket, &at.stack,  &at.bucket_next, &at.dom};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         if (!(*arrays[i] = graph_numbers(graph->arena, at.nodes)))
             return KG_NO_MEMORY;
     uint32_t *next = graph_numbers(graph->arena, at.nodes);
-    uint32_t *sizes = graph_numbers(graph->arena, at.nodes);
-    if (!next || !sizes)
+    if (!next)
         return KG_NO_MEMORY;
-    if (graph->wild)
-        return KG_OK; /* nobody dominates anybody */
-    search(&at, next);
-    find(&at);
-    span(&at, sizes, out);
+    if (!graph->wild) { /* else nobody dominates anybody */
+        search(&at, next);
+        find(&at);
+    }
     for (uint32_t w = 1; w < at.count; w++) {
         struct graph_block *block = &graph->blocks[at.vertex[w]];
         *(backward ? &block->ipdom : &block->idom) = at.vertex[at.dom[w]];
     }
-    return KG_OK;
+    return backward ? KG_OK : span(&at);
 }
 
 kg_status graph_make_trees(struct graph *graph)
 {
-    kg_status status = make_tree(graph, false, &graph->hidden->dominators);
-    return status == KG_OK ? make_tree(graph, true, &graph->hidden->postdominators) : status;
+    kg_status status = make_tree(graph, false);
+    return status == KG_OK ? make_tree(graph, true) : status;
 }
 
 /* ---- control dependence -----------------------------------------------------------------------

@@ -482,7 +482,7 @@ static kg_status walk_tree(struct valuing *at)
     if (!by_rank || !path || !marks)
         return KG_NO_MEMORY;
     for (uint32_t i = 0; i < count; i++)
-        by_rank[graph->hidden->dominators.first[graph->order[i]]] = graph->order[i];
+        by_rank[graph->hidden->span_first[graph->order[i]]] = graph->order[i];
     for (uint32_t i = 0; i < count; i++) {
         uint32_t block = by_rank[i];
         while (depth && !graph_dominates(graph, path[depth - 1], block)) {
