@@ -313,7 +313,7 @@ struct range range_scale(struct range a, int64_t times)
     return times < 0 ? (struct range){out.high, out.low} : out;
 }
 
-struct range range_multiply(struct range a, struct range b)
+static struct range range_multiply(struct range a, struct range b)
 {
     wide_int all[4] = {multiply(a.low, b.low), multiply(a.low, b.high), multiply(a.high, b.low),
                        multiply(a.high, b.high)};

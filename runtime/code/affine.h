@@ -130,7 +130,6 @@ const struct form *form_keep(struct affine *affine, const struct form *a);
 /* By the symbols' ranges alone. strict: open symbols have no bound. */
 struct range form_range(const struct affine *affine, const struct form *a, bool strict);
 struct range mono_range(const struct affine *affine, uint32_t mono, bool strict);
-struct range range_multiply(struct range a, struct range b);
 struct range range_scale(struct range a, int64_t times);
 /* The same under facts (affine_bound.c). effort: steps of search; 0 is form_range. */
 struct range form_bound(struct affine *affine, const struct form *a, const struct fact *facts,

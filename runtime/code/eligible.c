@@ -2,7 +2,7 @@
  * of eligible.def is found here or nowhere. Also the eyes of admission (facts.c). */
 #include "graph.h"
 
-const char *const eligible_texts[ELIGIBLE_COUNT] = {
+static const char *const eligible_texts[ELIGIBLE_COUNT] = {
 #define ELIGIBLE(name, text) text,
 #include "eligible.def"
 #undef ELIGIBLE

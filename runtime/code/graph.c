@@ -32,8 +32,9 @@ static void target_operand(void *self, const struct ptx_operand *operand)
     }
 }
 
-bool graph_targets(const struct ptx_func *func, const struct ptx_instr *instr,
-                   void (*each)(void *self, uint32_t label), void *self)
+/* Calls each for the labels that an instruction may branch to; false: not all are known. */
+static bool branch_targets(const struct ptx_func *func, const struct ptx_instr *instr,
+                           void (*each)(void *self, uint32_t label), void *self)
 {
     struct targeting at = {.func = func, .each = each, .self = self, .good = true};
     uint32_t effects = ptx_effects(instr);
@@ -93,7 +94,7 @@ static kg_status make_blocks(struct graph *graph)
         return KG_NO_MEMORY;
     for (uint32_t i = 0; i < count; i++) {
         const struct ptx_instr *instr = &func->instrs[i];
-        if (!graph_targets(func, instr, lead, &leading) || instr->opaque_text)
+        if (!branch_targets(func, instr, lead, &leading) || instr->opaque_text)
             be_wild(graph, instr);
         leading.leads[i + 1] |= end_of(instr) != GRAPH_FALLS;
     }
@@ -155,7 +156,7 @@ static void link_ends(struct linking *at, struct graph_block *block)
     /* An unknown operation may do anything, or nothing. */
     block->guarded = last && (last->guard != PTX_NO_REG || ptx_effects(last) & PTX_WORST);
     if (block->ends == GRAPH_BRANCHES)
-        graph_targets(graph->func, last, link_label, at);
+        branch_targets(graph->func, last, link_label, at);
     if (block->ends == GRAPH_RETURNS || (last && ptx_effects(last) & PTX_WORST))
         link_block(at, graph->exit);
     if (block->ends == GRAPH_FALLS || block->guarded)

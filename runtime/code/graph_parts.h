@@ -28,11 +28,6 @@ static inline bool graph_works(struct graph *graph, uint64_t work)
     return graph->hidden->work <= graph->hidden->limit;
 }
 
-/* graph.c: calls each for the labels that an instruction may branch to; false: not all are known.
- */
-bool graph_targets(const struct ptx_func *func, const struct ptx_instr *instr,
-                   void (*each)(void *self, uint32_t label), void *self);
-
 kg_status graph_make_order(struct graph *graph);
 kg_status graph_make_trees(struct graph *graph);
 kg_status graph_make_loops(struct graph *graph);

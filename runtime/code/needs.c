@@ -75,7 +75,8 @@ void operand_each(const struct ptx_operand *operand,
     operand_walk(operand, 0, each, self);
 }
 
-bool var_of_module(const struct ptx_func *func, const struct ptx_var *var)
+/* As seen from inside func: not one of its body or parameters. */
+static bool var_of_module(const struct ptx_func *func, const struct ptx_var *var)
 {
     return var->place.begin < func->place.begin || var->place.begin >= func->place.end;
 }

@@ -125,9 +125,6 @@ uint32_t number_of(struct numbers *numbers, const void *thing, uint64_t offset);
 void operand_each(const struct ptx_operand *operand,
                   void (*each)(void *self, const struct ptx_operand *operand), void *self);
 
-/* A variable of the module, as seen from inside func: not one of its body or parameters. */
-bool var_of_module(const struct ptx_func *func, const struct ptx_var *var);
-
 /* The functions that an entry calls or names, transitively, itself first, and the module variables
  * that these name, or that those variables' initialisers name; in order of first use. */
 struct needs {
@@ -173,7 +170,6 @@ enum eligible_reason {
 #undef ELIGIBLE
     ELIGIBLE_COUNT
 };
-extern const char *const eligible_texts[ELIGIBLE_COUNT];
 
 /* Which reasons apply, and the first line that gave each (0: none). */
 struct eligible {

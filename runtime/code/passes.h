@@ -95,9 +95,7 @@ struct range values_source(const struct values *values, uint32_t instr,
  * whatever its guard. `source` receives whether all operands were single values. */
 struct range values_result(const struct values *values, uint32_t instr, unsigned dest,
                            bool *known_sources);
-/* The sources of an instruction in order, parts of vectors one by one; 0 if more than room. */
-unsigned instr_sources(const struct ptx_instr *instr, const struct ptx_operand **out,
-                       unsigned room);
+/* The destinations of an instruction in order, parts of vectors one by one; 0 if more than room. */
 unsigned instr_results(const struct ptx_instr *instr, const struct ptx_operand **out,
                        unsigned room);
 

@@ -32,7 +32,8 @@ static unsigned listed(const struct ptx_instr *instr, char role, const struct pt
     return count > room ? 0 : count;
 }
 
-unsigned instr_sources(const struct ptx_instr *instr, const struct ptx_operand **out, unsigned room)
+static unsigned instr_sources(const struct ptx_instr *instr, const struct ptx_operand **out,
+                              unsigned room)
 {
     return listed(instr, 's', out, room);
 }

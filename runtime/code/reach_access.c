@@ -149,7 +149,7 @@ bool reach_in_arrays(const struct ptx_var *var)
     return var->space == PTX_SPACE_global || var->space == PTX_SPACE_const;
 }
 
-void reach_add_stray(struct collecting *c, bool writes, const char *why, uint32_t line)
+static void add_stray(struct collecting *c, bool writes, const char *why, uint32_t line)
 {
     if (c->out->stray.state == REACH_UNTOUCHED)
         reach_not_known(&c->out->stray, why, line);
@@ -160,7 +160,7 @@ void reach_add_stray(struct collecting *c, bool writes, const char *why, uint32_
 static void drop_access(struct collecting *c, const struct found *found)
 {
     c->dropped = true;
-    reach_add_stray(c, found->access.writes, "too many accesses", found->access.line);
+    add_stray(c, found->access.writes, "too many accesses", found->access.line);
 }
 
 /* A choice of addresses that the form contains, as the address it is; NULL: none. */
@@ -225,7 +225,7 @@ static void take_address(struct collecting *c, struct found found, const struct 
         reach_not_known(&found.access.reach,
                         open && open->why ? open->why : "an address of no parameter",
                         open && open->line ? open->line : found.access.line);
-        reach_add_stray(c, found.access.writes, found.access.reach.why, found.access.reach.line);
+        add_stray(c, found.access.writes, found.access.reach.why, found.access.reach.line);
     } else if (memory) {
         struct reach_target *target = &c->out->targets[found.access.target];
         if (found.access.reads)
@@ -289,20 +289,19 @@ void reach_take_instr(struct collecting *c, uint32_t i, bool calls_harmless)
     const struct ptx_instr *instr = &c->r->func->instrs[i];
     uint32_t effects = instr->opaque ? PTX_WORST : ptx_effects(instr);
     if (effects & PTX_WORST)
-        reach_add_stray(c, true, "an unknown instruction", instr->place.line);
+        add_stray(c, true, "an unknown instruction", instr->place.line);
     if (effects & PTX_CALLS) {
         if (!calls_harmless)
-            reach_add_stray(c, true, "a function that is called", instr->place.line);
+            add_stray(c, true, "a function that is called", instr->place.line);
         return;
     }
     if (effects & PTX_TEXTURE) {
         if (effects & (PTX_READS | PTX_WRITES))
-            reach_add_stray(c, (effects & PTX_WRITES) != 0, "a texture or surface",
-                            instr->place.line);
+            add_stray(c, (effects & PTX_WRITES) != 0, "a texture or surface", instr->place.line);
         return;
     }
     if (strstr(instr->form->text, ".tensor")) /* what the tensor map leads to */
-        reach_add_stray(c, true, "a tensor map", instr->place.line);
+        add_stray(c, true, "a tensor map", instr->place.line);
     for (unsigned n = 0; n < instr->operand_count; n++) {
         struct shape shape;
         if (reach_shape_of(instr, n, &shape))

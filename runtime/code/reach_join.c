@@ -60,7 +60,8 @@ static void common(struct reaching *r, struct form *a, const struct form *b, uin
     a->constant = 0;
 }
 
-uint32_t reach_stranger(struct reaching *r, const struct form *form, uint32_t block)
+/* A symbol of the form that is not settled where `block` runs; NO_SYMBOL. */
+static uint32_t stranger(struct reaching *r, const struct form *form, uint32_t block)
 {
     for (uint32_t i = 0; i < form->count; i++) {
         const struct monomial *mono = &r->affine.monos[form->terms[i].mono];
@@ -75,7 +76,7 @@ uint32_t reach_stranger(struct reaching *r, const struct form *form, uint32_t bl
 static bool native(struct reaching *r, const struct fact *facts, uint32_t block, struct form *form)
 {
     for (unsigned turn = 0; turn < 4; turn++) {
-        uint32_t symbol = reach_stranger(r, form, block);
+        uint32_t symbol = stranger(r, form, block);
         if (symbol == NO_SYMBOL)
             return true;
         unsigned seen = 0;
@@ -131,7 +132,7 @@ static bool choose_address(struct reaching *r, const void *thing, uint32_t block
         struct form rest;
         bool known = false;
         if (!form_add(&forms[i], same, -1, &rest) || !has_base(r, &rest) ||
-            reach_stranger(r, &rest, block) != NO_SYMBOL)
+            stranger(r, &rest, block) != NO_SYMBOL)
             return false;
         for (uint32_t k = 0; k < kinds && !known; k++)
             known = form_equal(kept[k], &rest);

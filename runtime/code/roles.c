@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-const char *const role_texts[ROLE_COUNT] = {"pointer",   "index", "loop bound", "branch",
-                                            "selection", "shift", "value",      "unknown"};
+static const char *const role_texts[ROLE_COUNT] = {"pointer",   "index", "loop bound", "branch",
+                                                   "selection", "shift", "value",      "unknown"};
 const char *const element_texts[ELEMENT_COUNT] = {"unknown", "moved", "int", "f16",
                                                   "bf16",    "f32",   "f64"};
 

@@ -25,7 +25,6 @@ enum {
     ROLE_UNKNOWN = 128, /* goes where it cannot be followed */
     ROLE_COUNT = 8,
 };
-extern const char *const role_texts[ROLE_COUNT]; /* by bit: "pointer", "index", … */
 
 struct role_set {
     unsigned roles;             /* bits; 0: no use */
