@@ -52,36 +52,48 @@ static bool memset_of(const struct cudaMemsetParams *p, CUDA_MEMSET_NODE_PARAMS 
     return p != NULL;
 }
 
-static CUDA_MEMCPY3D line(void *to, const void *from, size_t count)
+/* A copy in the driver's form, or why there is none. */
+struct made_copy {
+    CUDA_MEMCPY3D copy;
+    cudaError_t error;
+};
+
+static struct made_copy box(const struct cudaMemcpy3DParms *params)
 {
-    return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
-                           .srcDevice = (uintptr_t)from,
-                           .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
-                           .dstDevice = (uintptr_t)to,
-                           .WidthInBytes = count,
-                           .Height = 1,
-                           .Depth = 1};
+    struct made_copy made = {0};
+    made.error = runtime_box(params, &made.copy);
+    return made;
+}
+
+static struct made_copy line(uint64_t to, uint64_t from, size_t count)
+{
+    return (struct made_copy){{.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                               .srcDevice = from,
+                               .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                               .dstDevice = to,
+                               .WidthInBytes = count,
+                               .Height = 1,
+                               .Depth = 1},
+                              cudaSuccess};
 }
 
 /* The same with a variable of the device on one side. */
-static cudaError_t line_to(const void *symbol, const void *from, size_t count, size_t offset,
-                           CUDA_MEMCPY3D *out)
+static struct made_copy line_to(const void *symbol, const void *from, size_t count, size_t offset)
 {
-    CUdeviceptr to;
+    CUdeviceptr to = 0;
     cudaError_t error = runtime_symbol_range(symbol, count, offset, &to);
-    if (error == cudaSuccess)
-        *out = line((void *)(uintptr_t)to, from, count);
-    return error;
+    struct made_copy made = line(to, (uintptr_t)from, count);
+    made.error = error;
+    return made;
 }
 
-static cudaError_t line_from(void *to, const void *symbol, size_t count, size_t offset,
-                             CUDA_MEMCPY3D *out)
+static struct made_copy line_from(void *to, const void *symbol, size_t count, size_t offset)
 {
-    CUdeviceptr from;
+    CUdeviceptr from = 0;
     cudaError_t error = runtime_symbol_range(symbol, count, offset, &from);
-    if (error == cudaSuccess)
-        *out = line(to, (const void *)(uintptr_t)from, count);
-    return error;
+    struct made_copy made = line((uintptr_t)to, from, count);
+    made.error = error;
+    return made;
 }
 
 /* ---- adding ---- */
@@ -98,43 +110,12 @@ static cudaError_t add_kernel(cudaGraphNode_t *out, cudaGraph_t graph, AFTER,
                                 : error;
 }
 
-static cudaError_t add_copy(cudaGraphNode_t *out, cudaGraph_t graph, AFTER,
-                            const CUDA_MEMCPY3D *made, cudaError_t error)
+static cudaError_t add_copy(cudaGraphNode_t *out, cudaGraph_t graph, AFTER, struct made_copy made)
 {
-    return error == cudaSuccess ? runtime_result(driver.cuGraphAddMemcpyNode(
-                                      out, graph, pDependencies, numDependencies, made, here()))
-                                : error;
-}
-
-static cudaError_t add_box(cudaGraphNode_t *out, cudaGraph_t graph, AFTER,
-                           const struct cudaMemcpy3DParms *params)
-{
-    CUDA_MEMCPY3D made;
-    cudaError_t error = runtime_box(params, &made);
-    return add_copy(out, graph, pDependencies, numDependencies, &made, error);
-}
-
-static cudaError_t add_to(cudaGraphNode_t *out, cudaGraph_t graph, AFTER, const void *symbol,
-                          const void *from, size_t count, size_t offset)
-{
-    CUDA_MEMCPY3D made;
-    cudaError_t error = line_to(symbol, from, count, offset, &made);
-    return add_copy(out, graph, pDependencies, numDependencies, &made, error);
-}
-
-static cudaError_t add_from(cudaGraphNode_t *out, cudaGraph_t graph, AFTER, void *to,
-                            const void *symbol, size_t count, size_t offset)
-{
-    CUDA_MEMCPY3D made;
-    cudaError_t error = line_from(to, symbol, count, offset, &made);
-    return add_copy(out, graph, pDependencies, numDependencies, &made, error);
-}
-
-static cudaError_t add_line(cudaGraphNode_t *out, cudaGraph_t graph, AFTER, void *to,
-                            const void *from, size_t count)
-{
-    CUDA_MEMCPY3D made = line(to, from, count);
-    return add_copy(out, graph, pDependencies, numDependencies, &made, cudaSuccess);
+    return made.error == cudaSuccess
+               ? runtime_result(driver.cuGraphAddMemcpyNode(out, graph, pDependencies,
+                                                            numDependencies, &made.copy, here()))
+               : made.error;
 }
 
 static cudaError_t add_memset(cudaGraphNode_t *out, cudaGraph_t graph, AFTER,
@@ -154,19 +135,22 @@ ONE(cudaGraphAddKernelNode,
 ONE(cudaGraphAddMemcpyNode,
     (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, AFTER,
      const struct cudaMemcpy3DParms *pCopyParams),
-    add_box(pGraphNode, graph, pDependencies, numDependencies, pCopyParams))
+    add_copy(pGraphNode, graph, pDependencies, numDependencies, box(pCopyParams)))
 ONE(cudaGraphAddMemcpyNodeToSymbol,
     (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, AFTER, const void *symbol, const void *src,
      size_t count, size_t offset, enum cudaMemcpyKind kind),
-    add_to(pGraphNode, graph, pDependencies, numDependencies, symbol, src, count, offset))
+    add_copy(pGraphNode, graph, pDependencies, numDependencies,
+             line_to(symbol, src, count, offset)))
 ONE(cudaGraphAddMemcpyNodeFromSymbol,
     (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, AFTER, void *dst, const void *symbol,
      size_t count, size_t offset, enum cudaMemcpyKind kind),
-    add_from(pGraphNode, graph, pDependencies, numDependencies, dst, symbol, count, offset))
+    add_copy(pGraphNode, graph, pDependencies, numDependencies,
+             line_from(dst, symbol, count, offset)))
 ONE(cudaGraphAddMemcpyNode1D,
     (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, AFTER, void *dst, const void *src,
      size_t count, enum cudaMemcpyKind kind),
-    add_line(pGraphNode, graph, pDependencies, numDependencies, dst, src, count))
+    add_copy(pGraphNode, graph, pDependencies, numDependencies,
+             line((uintptr_t)dst, (uintptr_t)src, count)))
 ONE(cudaGraphAddMemsetNode,
     (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, AFTER,
      const struct cudaMemsetParams *pMemsetParams),
@@ -244,44 +228,13 @@ static cudaError_t get_box(cudaGraphNode_t node, struct cudaMemcpy3DParms *out)
     return runtime_result(result);
 }
 
-static cudaError_t set_copy(cudaGraphExec_t exec, cudaGraphNode_t node, const CUDA_MEMCPY3D *made,
-                            cudaError_t error)
+static cudaError_t set_copy(cudaGraphExec_t exec, cudaGraphNode_t node, struct made_copy made)
 {
-    if (error != cudaSuccess)
-        return error;
-    return runtime_result(exec ? driver.cuGraphExecMemcpyNodeSetParams(exec, node, made, here())
-                               : driver.cuGraphMemcpyNodeSetParams(node, made));
-}
-
-static cudaError_t set_box(cudaGraphExec_t exec, cudaGraphNode_t node,
-                           const struct cudaMemcpy3DParms *params)
-{
-    CUDA_MEMCPY3D made;
-    cudaError_t error = runtime_box(params, &made);
-    return set_copy(exec, node, &made, error);
-}
-
-static cudaError_t set_line(cudaGraphExec_t exec, cudaGraphNode_t node, void *to, const void *from,
-                            size_t count)
-{
-    CUDA_MEMCPY3D made = line(to, from, count);
-    return set_copy(exec, node, &made, cudaSuccess);
-}
-
-static cudaError_t set_to(cudaGraphExec_t exec, cudaGraphNode_t node, const void *symbol,
-                          const void *from, size_t count, size_t offset)
-{
-    CUDA_MEMCPY3D made;
-    cudaError_t error = line_to(symbol, from, count, offset, &made);
-    return set_copy(exec, node, &made, error);
-}
-
-static cudaError_t set_from(cudaGraphExec_t exec, cudaGraphNode_t node, void *to,
-                            const void *symbol, size_t count, size_t offset)
-{
-    CUDA_MEMCPY3D made;
-    cudaError_t error = line_from(to, symbol, count, offset, &made);
-    return set_copy(exec, node, &made, error);
+    if (made.error != cudaSuccess)
+        return made.error;
+    return runtime_result(
+        exec ? driver.cuGraphExecMemcpyNodeSetParams(exec, node, &made.copy, here())
+             : driver.cuGraphMemcpyNodeSetParams(node, &made.copy));
 }
 
 static cudaError_t get_memset(cudaGraphNode_t node, struct cudaMemsetParams *out)
@@ -329,33 +282,33 @@ ONE(cudaGraphMemcpyNodeGetParams, (cudaGraphNode_t node, struct cudaMemcpy3DParm
     get_box(node, pNodeParams))
 ONE(cudaGraphMemcpyNodeSetParams,
     (cudaGraphNode_t node, const struct cudaMemcpy3DParms *pNodeParams),
-    set_box(NULL, node, pNodeParams))
+    set_copy(NULL, node, box(pNodeParams)))
 ONE(cudaGraphMemcpyNodeSetParams1D,
     (cudaGraphNode_t node, void *dst, const void *src, size_t count, enum cudaMemcpyKind kind),
-    set_line(NULL, node, dst, src, count))
+    set_copy(NULL, node, line((uintptr_t)dst, (uintptr_t)src, count)))
 ONE(cudaGraphMemcpyNodeSetParamsToSymbol,
     (cudaGraphNode_t node, const void *symbol, const void *src, size_t count, size_t offset,
      enum cudaMemcpyKind kind),
-    set_to(NULL, node, symbol, src, count, offset))
+    set_copy(NULL, node, line_to(symbol, src, count, offset)))
 ONE(cudaGraphMemcpyNodeSetParamsFromSymbol,
     (cudaGraphNode_t node, void *dst, const void *symbol, size_t count, size_t offset,
      enum cudaMemcpyKind kind),
-    set_from(NULL, node, dst, symbol, count, offset))
+    set_copy(NULL, node, line_from(dst, symbol, count, offset)))
 ONE(cudaGraphExecMemcpyNodeSetParams,
     (cudaGraphExec_t hGraphExec, cudaGraphNode_t node, const struct cudaMemcpy3DParms *pNodeParams),
-    set_box(hGraphExec, node, pNodeParams))
+    set_copy(hGraphExec, node, box(pNodeParams)))
 ONE(cudaGraphExecMemcpyNodeSetParams1D,
     (cudaGraphExec_t hGraphExec, cudaGraphNode_t node, void *dst, const void *src, size_t count,
      enum cudaMemcpyKind kind),
-    set_line(hGraphExec, node, dst, src, count))
+    set_copy(hGraphExec, node, line((uintptr_t)dst, (uintptr_t)src, count)))
 ONE(cudaGraphExecMemcpyNodeSetParamsToSymbol,
     (cudaGraphExec_t hGraphExec, cudaGraphNode_t node, const void *symbol, const void *src,
      size_t count, size_t offset, enum cudaMemcpyKind kind),
-    set_to(hGraphExec, node, symbol, src, count, offset))
+    set_copy(hGraphExec, node, line_to(symbol, src, count, offset)))
 ONE(cudaGraphExecMemcpyNodeSetParamsFromSymbol,
     (cudaGraphExec_t hGraphExec, cudaGraphNode_t node, void *dst, const void *symbol, size_t count,
      size_t offset, enum cudaMemcpyKind kind),
-    set_from(hGraphExec, node, dst, symbol, count, offset))
+    set_copy(hGraphExec, node, line_from(dst, symbol, count, offset)))
 ONE(cudaGraphMemsetNodeGetParams, (cudaGraphNode_t node, struct cudaMemsetParams *pNodeParams),
     get_memset(node, pNodeParams))
 ONE(cudaGraphMemsetNodeSetParams,
