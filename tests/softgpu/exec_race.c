@@ -7,6 +7,7 @@
  * than the memory model grants, so that what is reported is a race; not every race is found. A
  * store of the value that is there already is no race with another store. */
 #include "exec_core.h"
+#include "exec_pages.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,16 +25,10 @@ struct cell {
     struct mark write, read, other;
 };
 
-struct race_page {
-    uint64_t number; /* plus one */
-    struct cell *cells;
-};
-
 struct race {
     uint64_t clock, *released; /* of each block: when last */
-    struct race_page *pages;
-    uint32_t room, count;
-    struct cell *shared; /* of the block that runs; blocks that were parked begin anew */
+    struct exec_pages pages;   /* CELLS each */
+    struct cell *shared;       /* of the block that runs; blocks that were parked begin anew */
     uint32_t shared_cells;
     uint64_t shared_of;
 };
@@ -57,9 +52,7 @@ void race_end(struct race *race)
 {
     if (!race)
         return;
-    for (uint32_t i = 0; i < race->room; i++)
-        free(race->pages[i].cells);
-    free(race->pages);
+    exec_pages_free(&race->pages);
     free(race->released);
     free(race->shared);
     free(race);
@@ -75,29 +68,6 @@ void race_block_begin(struct block *block)
         block->lanes[i].released = block->lanes[i].acquired = 0;
 }
 
-static struct race_page *page_slot(struct race_page *pages, uint32_t room, uint64_t number)
-{
-    uint32_t at = (uint32_t)(number * UINT64_C(0x9E3779B97F4A7C15) >> 40) & (room - 1);
-    while (pages[at].number && pages[at].number != number)
-        at = (at + 1) & (room - 1);
-    return &pages[at];
-}
-
-static bool grow(struct race *race)
-{
-    uint32_t room = race->room ? race->room * 2 : 64;
-    struct race_page *pages = calloc(room, sizeof *pages);
-    if (!pages)
-        return false;
-    for (uint32_t i = 0; i < race->room; i++)
-        if (race->pages[i].number)
-            *page_slot(pages, room, race->pages[i].number) = race->pages[i];
-    free(race->pages);
-    race->pages = pages;
-    race->room = room;
-    return true;
-}
-
 /* NULL: out of memory; then nothing is said about the word. */
 static struct cell *cell_of(struct race *race, const struct block *block, uint64_t address)
 {
@@ -107,18 +77,9 @@ static struct cell *cell_of(struct race *race, const struct block *block, uint64
         race->shared_of = block->number + 1;
         return &race->shared[(address & (WINDOW_BASE(1) - 1)) / 4];
     }
-    uint64_t number = (address >> PAGE_SHIFT) + 1;
-    if (race->count * 2 >= race->room && !grow(race))
-        return NULL;
-    struct race_page *page = page_slot(race->pages, race->room, number);
-    if (!page->number) {
-        page->cells = calloc(CELLS, sizeof *page->cells);
-        if (!page->cells)
-            return NULL;
-        page->number = number;
-        race->count++;
-    }
-    return &page->cells[address / 4 % CELLS];
+    struct cell *cells =
+        exec_pages_at(&race->pages, address >> PAGE_SHIFT, CELLS * sizeof(struct cell));
+    return cells ? &cells[address / 4 % CELLS] : NULL;
 }
 
 static bool is_strong(const struct ptx_form *form)

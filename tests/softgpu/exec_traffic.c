@@ -2,6 +2,7 @@
  * latencies of their operands, its memory accesses in lines, sectors and banks, the block's share
  * of the L1, and the sectors that a launch touches at all. Must never change what is computed. */
 #include "exec_core.h"
+#include "exec_pages.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,69 +19,27 @@ enum {
     LATENCY_MISS = 500, /* of the L1: wherever it is, for that must not depend on other blocks */
 };
 
-struct page {
-    uint64_t number; /* address >> PAGE_SHIFT, plus one */
-    uint64_t *bits;
-};
-
 struct model {
     struct exec_counts counts;
     uint64_t *tags; /* the block's L1: line number << 4 | sectors that are there */
     uint32_t lines;
-    struct page *pages, *last; /* touched: open addressing */
-    uint32_t page_room, page_count;
+    struct exec_pages pages; /* touched: PAGE_WORDS each */
 };
 
 /* ---- sectors touched ------------------------------------------------------------------------- */
 
-static struct page *page_slot(struct page *pages, uint32_t room, uint64_t number)
+static uint64_t *page_of(struct model *m, uint64_t index)
 {
-    uint32_t at = (uint32_t)(number * UINT64_C(0x9E3779B97F4A7C15) >> 40) & (room - 1);
-    while (pages[at].number && pages[at].number != number)
-        at = (at + 1) & (room - 1);
-    return &pages[at];
-}
-
-static bool pages_grow(struct model *m)
-{
-    uint32_t room = m->page_room ? m->page_room * 2 : 64;
-    struct page *pages = calloc(room, sizeof *pages);
-    if (!pages)
-        return false;
-    for (uint32_t i = 0; i < m->page_room; i++)
-        if (m->pages[i].number)
-            *page_slot(pages, room, m->pages[i].number) = m->pages[i];
-    free(m->pages);
-    m->pages = pages;
-    m->page_room = room;
-    m->last = NULL;
-    return true;
-}
-
-static struct page *page_of(struct model *m, uint64_t number)
-{
-    if (m->last && m->last->number == number)
-        return m->last;
-    if (m->page_count * 2 >= m->page_room && !pages_grow(m))
-        return NULL;
-    struct page *page = page_slot(m->pages, m->page_room, number);
-    if (!page->number) {
-        page->bits = calloc(PAGE_WORDS, sizeof *page->bits);
-        if (!page->bits)
-            return NULL;
-        page->number = number;
-        m->page_count++;
-    }
-    return m->last = page;
+    return exec_pages_at(&m->pages, index, PAGE_WORDS * sizeof(uint64_t));
 }
 
 /* Where memory is out, a page counts for nothing: the launch goes on. */
 static void touch(struct model *m, uint64_t line, uint32_t sectors)
 {
-    struct page *page = page_of(m, (line >> (PAGE_SHIFT - LINE_SHIFT)) + 1);
+    uint64_t *bits = page_of(m, line >> (PAGE_SHIFT - LINE_SHIFT));
     uint64_t bit = line % (1 << (PAGE_SHIFT - LINE_SHIFT)) * SECTORS;
-    if (page)
-        page->bits[bit / 64] |= (uint64_t)sectors << bit % 64;
+    if (bits)
+        bits[bit / 64] |= (uint64_t)sectors << bit % 64;
 }
 
 /* ---- a warp's instructions ------------------------------------------------------------------- */
@@ -322,11 +281,11 @@ void model_block_end(struct block *block)
 
 static void merge(struct model *into, const struct model *from)
 {
-    for (uint32_t i = 0; i < from->page_room; i++) {
-        const struct page *page = &from->pages[i];
-        struct page *to = page->number ? page_of(into, page->number) : NULL;
+    for (uint32_t i = 0; i < from->pages.room; i++) {
+        const uint64_t *bits = from->pages.slots[i].data;
+        uint64_t *to = bits ? page_of(into, from->pages.slots[i].number - 1) : NULL;
         for (unsigned k = 0; to && k < PAGE_WORDS; k++)
-            to->bits[k] |= page->bits[k];
+            to[k] |= bits[k];
     }
     into->counts.issue += from->counts.issue;
     for (unsigned i = 0; i < PIPE_COUNT; i++)
@@ -341,9 +300,7 @@ void model_end(struct model *m, struct model *into)
         return;
     if (into)
         merge(into, m);
-    for (uint32_t i = 0; i < m->page_room; i++)
-        free(m->pages[i].bits);
-    free(m->pages);
+    exec_pages_free(&m->pages);
     free(m->tags);
     free(m);
 }
@@ -351,8 +308,10 @@ void model_end(struct model *m, struct model *into)
 void model_result(struct model *m, struct exec_counts *out)
 {
     m->counts.unique_sectors = 0;
-    for (uint32_t i = 0; i < m->page_room; i++)
-        for (unsigned k = 0; m->pages[i].number && k < PAGE_WORDS; k++)
-            m->counts.unique_sectors += (unsigned)__builtin_popcountll(m->pages[i].bits[k]);
+    for (uint32_t i = 0; i < m->pages.room; i++) {
+        const uint64_t *bits = m->pages.slots[i].data;
+        for (unsigned k = 0; bits && k < PAGE_WORDS; k++)
+            m->counts.unique_sectors += (unsigned)__builtin_popcountll(bits[k]);
+    }
     *out = m->counts;
 }
