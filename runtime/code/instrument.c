@@ -2,6 +2,7 @@
  * again with helpers before it and rewritten instructions in it. Everything else is copied byte for
  * byte. All names that are added begin with kgi_ or %kgi_; a text that has such names is refused.
  */
+#include "graph.h"
 #include "instrument_parts.h"
 
 #include <stdarg.h>
@@ -9,7 +10,7 @@
 
 #include "instrument_device.inc"
 
-enum { THREAD_BYTES = 64, CONSTANT_ROOM = 65536 - 4096, MOST_FUNCS = 64 };
+enum { THREAD_BYTES = 64, CONSTANT_ROOM = 65536 - 4096 };
 
 const char *const instrument_kinds[] = {
     "?",
@@ -319,20 +320,15 @@ static void write_item(struct rewriting *work, const struct ptx_item *item, uint
     fputc('\n', work->to);
 }
 
-/* An item reaches to the next one; variables of one statement begin at the same place. */
 static void write_items(struct rewriting *work)
 {
     const struct ptx_module *module = work->module;
-    for (uint32_t i = 0, next; i < module->item_count && work->status == KG_OK; i = next) {
+    uint32_t whole = (uint32_t)strlen(work->source);
+    for (uint32_t i = 0, next, end; i < module->item_count && work->status == KG_OK; i = next) {
         bool needed = false;
-        uint32_t begin = module->items[i].place.begin, end = (uint32_t)strlen(work->source);
-        for (next = i; next < module->item_count; next++) {
-            if (module->items[next].place.begin != begin) {
-                end = module->items[next].place.begin;
-                break;
-            }
-            needed |= is_needed(work, &module->items[next]);
-        }
+        next = statement_end(module, i, whole, &end);
+        for (uint32_t j = i; j < next && !needed; j++)
+            needed = is_needed(work, &module->items[j]);
         if (needed)
             write_item(work, &module->items[i], end);
     }
@@ -355,7 +351,12 @@ static void write_consts(struct rewriting *work)
         if (var->space != PTX_SPACE_const)
             continue;
         out->const_sizes[out->const_count] = var->size;
-        out->consts[out->const_count++] = arena_copy(&out->arena, var->name, strlen(var->name));
+        const char *name = arena_copy(&out->arena, var->name, strlen(var->name));
+        if (!name) {
+            work->status = KG_NO_MEMORY;
+            return;
+        }
+        out->consts[out->const_count++] = name;
         bytes += var->size;
     }
     if (bytes > CONSTANT_ROOM)
@@ -368,36 +369,18 @@ static void write_consts(struct rewriting *work)
     fputs("};\n", work->to);
 }
 
-enum { UNSEEN, ON_PATH, DONE };
-
-/* Whether calls lead from function `index` of needs back to a caller of it. */
-static bool is_recursive(const struct rewriting *work, uint32_t index,
-                         uint8_t state[static MOST_FUNCS])
-{
-    const struct ptx_func *func = work->needs.funcs[index];
-    bool found = state[index] == ON_PATH;
-    if (state[index] != UNSEEN)
-        return found;
-    state[index] = ON_PATH;
-    for (uint32_t i = 0; i < func->instr_count && !found; i++) {
-        const struct ptx_instr *instr = &func->instrs[i];
-        if (instr->form->op != PTX_OP_call || instr->operand_count < 2)
-            continue;
-        uint32_t callee = number_find(&work->needs.func_numbers, instr->operands[1].func, 0);
-        found = callee != NO_NUMBER && is_recursive(work, callee, state);
-    }
-    state[index] = DONE;
-    return found;
-}
-
 /* A stack has an end, which no count of calls tells. */
 static void refuse_recursion(struct rewriting *work)
 {
-    uint8_t state[MOST_FUNCS] = {UNSEEN};
-    if (work->needs.func_count > MOST_FUNCS)
-        refuse(work, NULL, "more than %d functions", MOST_FUNCS);
-    else if (is_recursive(work, 0, state))
-        refuse(work, NULL, "recursion: its stack has no known end");
+    struct graph_calls calls;
+    kg_status status = graph_calls_make(&work->needs, &work->arena, &calls);
+    if (status != KG_OK) {
+        work->status = status;
+        return;
+    }
+    for (uint32_t i = 0; i < work->needs.func_count; i++)
+        if (calls.recursive[i])
+            refuse(work, NULL, "recursion: its stack has no known end");
 }
 
 /* Functions that several entries share have one text: it is this entry's. */

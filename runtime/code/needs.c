@@ -198,3 +198,13 @@ bool needs_item(const struct needs *needs, const struct ptx_item *item)
             return true;
     return false;
 }
+
+uint32_t statement_end(const struct ptx_module *module, uint32_t item, uint32_t size, uint32_t *end)
+{
+    uint32_t next = item + 1;
+    while (next < module->item_count &&
+           module->items[next].place.begin == module->items[item].place.begin)
+        next++;
+    *end = next < module->item_count ? module->items[next].place.begin : size;
+    return next;
+}

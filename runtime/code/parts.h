@@ -140,6 +140,10 @@ kg_status needs_make(const struct ptx_module *module, const struct ptx_func *ent
                      struct kg_arena *arena, struct needs *out);
 /* Whether it is a function or variable that is needed; all declarations of one variable are. */
 bool needs_item(const struct needs *needs, const struct ptx_item *item);
+/* Items of one statement stand together and begin at one place; its text reaches to the next
+ * statement's, or to `size`, the whole text's. Returns the first item behind. */
+uint32_t statement_end(const struct ptx_module *module, uint32_t item, uint32_t size,
+                       uint32_t *end);
 
 /* Bytes of shared and local memory that they declare (model.c). */
 uint32_t needs_shared(const struct needs *needs);

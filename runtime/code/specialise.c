@@ -231,7 +231,6 @@ static void copy_range(const struct work *work, uint32_t begin, uint32_t end, FI
     fwrite(work->source + begin, 1, end - begin, to);
 }
 
-/* An item reaches to the next one; variables of one statement begin at the same place. */
 static kg_status assemble(struct work *work, struct kg_bytes *out)
 {
     char *text = NULL;
@@ -242,22 +241,18 @@ static kg_status assemble(struct work *work, struct kg_bytes *out)
     qsort(work->edits, work->edit_count, sizeof *work->edits, by_place);
     fprintf(to, ".version %u.%u\n.target %s\n.address_size %u\n\n", work->module->version_major,
             work->module->version_minor, work->module->target, work->module->address_size);
-    for (uint32_t i = 0, next; i < work->module->item_count; i = next) {
-        bool needed = false;
-        uint32_t begin = work->module->items[i].place.begin, end = (uint32_t)strlen(work->source);
-        for (next = i; next < work->module->item_count; next++) {
-            if (work->module->items[next].place.begin != begin) {
-                end = work->module->items[next].place.begin;
-                break;
-            }
-            const struct ptx_item *near = &work->module->items[next];
-            needed |= near->kind == PTX_ITEM_LINE || needs_item(&work->needs, near);
-        }
+    uint32_t whole = (uint32_t)strlen(work->source);
+    for (uint32_t i = 0, next, end; i < work->module->item_count; i = next) {
         const struct ptx_item *item = &work->module->items[i];
+        bool needed = false;
+        next = statement_end(work->module, i, whole, &end);
+        for (uint32_t j = i; j < next && !needed; j++)
+            needed = work->module->items[j].kind == PTX_ITEM_LINE ||
+                     needs_item(&work->needs, &work->module->items[j]);
         if (item->kind == PTX_ITEM_DEFINE)
             end = item->func->place.end;
         if (needed)
-            copy_range(work, begin, end, to);
+            copy_range(work, item->place.begin, end, to);
         fputc('\n', to);
     }
     if (fclose(to)) {
