@@ -3,72 +3,40 @@
 
 #include <math.h>
 
-/* Hundredths of a warp instruction a clock and SM; tensor: multiply-adds of halves a clock / 10. */
 static const struct {
     int major, minor;
-    uint32_t rate[PIPE_COUNT], l1_kib;
-} rates[] = {
-    {9,
-     0,
-     {[PIPE_INT] = 200,
-      [PIPE_FLOAT] = 400,
-      [PIPE_DOUBLE] = 200,
-      [PIPE_SPECIAL] = 50,
-      [PIPE_TENSOR] = 204800,
-      [PIPE_L1] = 100,
-      [PIPE_SHARED] = 100,
-      [PIPE_CONST] = 50,
-      [PIPE_ATOMIC] = 100},
-     256},
-    {8,
-     0,
-     {[PIPE_INT] = 200,
-      [PIPE_FLOAT] = 200,
-      [PIPE_DOUBLE] = 100,
-      [PIPE_SPECIAL] = 50,
-      [PIPE_TENSOR] = 102400,
-      [PIPE_L1] = 100,
-      [PIPE_SHARED] = 100,
-      [PIPE_CONST] = 50,
-      [PIPE_ATOMIC] = 100},
-     192},
-    {8,
-     9,
-     {[PIPE_INT] = 200,
-      [PIPE_FLOAT] = 400,
-      [PIPE_DOUBLE] = 6,
-      [PIPE_SPECIAL] = 50,
-      [PIPE_TENSOR] = 51200,
-      [PIPE_L1] = 100,
-      [PIPE_SHARED] = 100,
-      [PIPE_CONST] = 50,
-      [PIPE_ATOMIC] = 100},
-     128},
-    {7,
-     5,
-     {[PIPE_INT] = 200,
-      [PIPE_FLOAT] = 200,
-      [PIPE_DOUBLE] = 6,
-      [PIPE_SPECIAL] = 50,
-      [PIPE_TENSOR] = 51200,
-      [PIPE_L1] = 50,
-      [PIPE_SHARED] = 50,
-      [PIPE_CONST] = 50,
-      [PIPE_ATOMIC] = 50},
-     96},
+    uint32_t l1_kib;
+} models[] = {{9, 0, 256}, {8, 0, 192}, {8, 9, 128}, {7, 5, 96}};
+
+enum { MODELS = sizeof models / sizeof *models };
+
+/* Of each model, in hundredths of a warp instruction a clock and SM; tensor: multiply-adds of
+ * halves a clock / 10. */
+static const uint32_t rates[PIPE_COUNT][MODELS] = {
+    [PIPE_INT] = {200, 200, 200, 200},
+    [PIPE_FLOAT] = {400, 200, 400, 200},
+    [PIPE_DOUBLE] = {200, 100, 6, 6},
+    [PIPE_SPECIAL] = {50, 50, 50, 50},
+    [PIPE_TENSOR] = {204800, 102400, 51200, 51200},
+    [PIPE_L1] = {100, 100, 100, 50},
+    [PIPE_SHARED] = {100, 100, 100, 50},
+    [PIPE_CONST] = {50, 50, 50, 50},
+    [PIPE_ATOMIC] = {100, 100, 100, 50},
 };
 
 bool exec_device_rates(struct exec_device *device, int major, int minor)
 {
-    unsigned found = 0;
-    for (unsigned i = 0; i < sizeof rates / sizeof *rates; i++)
-        if (rates[i].major == major && rates[i].minor == minor)
-            found = i;
+    unsigned at = 0;
+    while (at < MODELS && (models[at].major != major || models[at].minor != minor))
+        at++;
+    bool known = at < MODELS;
+    if (!known)
+        at = 0;
     for (unsigned i = 0; i < PIPE_COUNT; i++)
-        device->rate[i] = rates[found].rate[i];
+        device->rate[i] = rates[i][at];
     device->issue = 400;
-    device->l1_bytes = rates[found].l1_kib << 10;
-    return rates[found].major == major && rates[found].minor == minor;
+    device->l1_bytes = models[at].l1_kib << 10;
+    return known;
 }
 
 uint32_t model_resident(const struct exec_device *device, uint32_t threads, uint32_t registers,
