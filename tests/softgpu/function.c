@@ -60,7 +60,8 @@ static CUresult enter_kernel(CUkernel handle, struct function **out)
 
 /* ---- attributes ---- */
 
-CUresult function_attribute(const struct function *function, CUfunction_attribute which, int *out)
+static CUresult function_attribute(const struct function *function, CUfunction_attribute which,
+                                   int *out)
 {
     const struct exec_info *info = &function->info;
     const struct device *device = function->module->context->device;

@@ -48,7 +48,8 @@ unsigned node_index(const struct node *node)
     return i;
 }
 
-bool node_after(struct node *node, struct node *earlier)
+/* False: memory is out. */
+static bool node_after(struct node *node, struct node *earlier)
 {
     if (node->after_count == node->after_room) {
         unsigned room = node->after_room ? 2 * node->after_room : 4;
@@ -110,6 +111,27 @@ static struct node *node_create(struct graph *graph, CUgraphNodeType type)
     return node;
 }
 
+static void release(struct node *node)
+{
+    payload_free(node);
+    if (!node->graph->executable)
+        handle_remove(node);
+    free(node->after);
+    free(node);
+}
+
+static void node_destroy(struct node *node)
+{
+    struct graph *graph = node->graph;
+    unsigned index = node_index(node);
+    graph->count--;
+    memmove(&graph->nodes[index], &graph->nodes[index + 1],
+            (graph->count - index) * sizeof(struct node *));
+    for (unsigned i = 0; i < graph->count; i++)
+        forget(graph->nodes[i], node);
+    release(node);
+}
+
 CUresult node_add(struct graph *graph, CUgraphNodeType type, const CUgraphNode *after, size_t count,
                   struct node **out)
 {
@@ -133,27 +155,6 @@ CUresult node_add(struct graph *graph, CUgraphNodeType type, const CUgraphNode *
         }
     *out = node;
     return CUDA_SUCCESS;
-}
-
-static void release(struct node *node)
-{
-    payload_free(node);
-    if (!node->graph->executable)
-        handle_remove(node);
-    free(node->after);
-    free(node);
-}
-
-void node_destroy(struct node *node)
-{
-    struct graph *graph = node->graph;
-    unsigned index = node_index(node);
-    graph->count--;
-    memmove(&graph->nodes[index], &graph->nodes[index + 1],
-            (graph->count - index) * sizeof(struct node *));
-    for (unsigned i = 0; i < graph->count; i++)
-        forget(graph->nodes[i], node);
-    release(node);
 }
 
 void graph_destroy(struct graph *graph)

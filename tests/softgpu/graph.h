@@ -83,8 +83,6 @@ struct node *graph_node_from(const struct graph *graph, const struct node *origi
  */
 CUresult node_add(struct graph *graph, CUgraphNodeType type, const CUgraphNode *after, size_t count,
                   struct node **out);
-void node_destroy(struct node *node);
-bool node_after(struct node *node, struct node *earlier); /* false: memory is out */
 /* The order in which the nodes can run; NULL with *cycle set when there is none. The caller frees
  * it. */
 struct node **graph_order(const struct graph *graph, bool *cycle);

@@ -332,7 +332,6 @@ CUresult module_function(struct module *module, const char *name, struct functio
 CUresult library_module(struct library *library, struct context *context, struct module **out);
 /* function.c: what a CUfunction, or a CUkernel in its clothes, is in this context. */
 CUresult function_of(const void *handle, struct context *context, struct function **out);
-CUresult function_attribute(const struct function *function, CUfunction_attribute which, int *out);
 CUresult function_blocks(const struct function *function, uint64_t threads, uint64_t shared,
                          int *blocks);
 

@@ -132,12 +132,3 @@ void table_remove(unsigned index)
     atomic_store_explicit(&count, total - 1, memory_order_release);
     change_end();
 }
-
-void table_flag(unsigned index, uint64_t flags)
-{
-    struct table_row row = row_at(index);
-    row.flags = flags;
-    change_begin();
-    row_set(index, row);
-    change_end();
-}

@@ -21,6 +21,5 @@ unsigned table_upper(uint64_t address); /* rows that begin at or below address *
 struct table_row table_at(unsigned index);
 bool table_insert(struct table_row row); /* false: full, or it overlaps a row */
 void table_remove(unsigned index);
-void table_flag(unsigned index, uint64_t flags);
 
 #endif
