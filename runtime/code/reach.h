@@ -3,15 +3,19 @@
  * stride, coalescing and whether it is in bounds; for each loop how often it turns. Third door of
  * the PTX library.
  *
- * What is said is never less than what the kernel does: an interval contains every byte that any
- * thread of that launch may touch, whatever is in memory, or it is "unknown", with a reason and a
- * line. "Exact" is said only where threads were found, by walking them, that touch its first and
- * its last byte. Only what the walk executed is "violated".
+ * Under what is trusted, what is said is never less than what the kernel does: an interval contains
+ * every byte that any thread of that launch may touch, whatever is in memory, or it is "unknown",
+ * with a reason and a line. "Exact" is said only where threads were found, by walking them, that
+ * touch its first and its last byte. Only what the walk executed is "violated".
  *
- * What is trusted: the launch and the parameters' bytes; that objects do not wrap round the end of
- * the address space; that a block's threads are numbered as CUDA numbers them. What is not seen:
- * bytes touched through textures and surfaces, by kernels that the kernel launches, through
- * pointers that stand in memory (these make `stray`). */
+ * What is trusted: the launch and the parameters' bytes; that an address stays in the memory that
+ * it is derived from, so that one of shared or local memory, however it is moved, leads to no
+ * global byte, and what is read back from a local variable was stored to it by addresses of it
+ * (graph_spaces, origin.h); that the pointers that the host passes lead to global memory; that
+ * objects do not wrap round the end of the address space; that a block's threads are numbered as
+ * CUDA numbers them. What is not seen: bytes
+ * touched through textures and surfaces, by kernels that the kernel launches, through pointers that
+ * stand in memory (these make `stray`). */
 #ifndef KG_REACH_H
 #define KG_REACH_H
 
