@@ -12,76 +12,28 @@
 /* ---- the table ------------------------------------------------------------------------------- */
 
 #define T(name) .type = PTX_TYPE_##name
-#define IN(t, n)                                                                                   \
+#define ARG(k, ...)                                                                                \
     {                                                                                              \
-        .kind = CORPUS_POINTER, T(t), .count = n, .fill = CORPUS_RANDOM                            \
+        .kind = CORPUS_##k, __VA_ARGS__                                                            \
     }
-#define OUT(t, n)                                                                                  \
-    {                                                                                              \
-        .kind = CORPUS_POINTER, T(t), .count = n, .fill = CORPUS_POISON, .output = true            \
-    }
-#define INOUT(t, n)                                                                                \
-    {                                                                                              \
-        .kind = CORPUS_POINTER, T(t), .count = n, .fill = CORPUS_RANDOM, .output = true            \
-    }
-#define ZERO(t, n)                                                                                 \
-    {                                                                                              \
-        .kind = CORPUS_POINTER, T(t), .count = n, .fill = CORPUS_ZERO, .output = true              \
-    }
-#define BELOW(t, n, l)                                                                             \
-    {                                                                                              \
-        .kind = CORPUS_POINTER, T(t), .count = n, .fill = CORPUS_BELOW, .limit = l                 \
-    }
-#define RISING(t, n)                                                                               \
-    {                                                                                              \
-        .kind = CORPUS_POINTER, T(t), .count = n, .fill = CORPUS_RISING                            \
-    }
-#define OFFSETS(n, l)                                                                              \
-    {                                                                                              \
-        .kind = CORPUS_POINTER, T(u32), .count = n, .fill = CORPUS_OFFSETS, .limit = l             \
-    }
-#define POINTERS(n, to)                                                                            \
-    {                                                                                              \
-        .kind = CORPUS_POINTER, T(b64), .count = n, .fill = CORPUS_POINTERS, .other = to           \
-    }
-#define CHAIN(n)                                                                                   \
-    {                                                                                              \
-        .kind = CORPUS_POINTER, T(b64), .count = 2 * (n), .fill = CORPUS_CHAIN                     \
-    }
-#define SHIFTED(t, n, s)                                                                           \
-    {                                                                                              \
-        .kind = CORPUS_POINTER, T(t), .count = n, .fill = CORPUS_RANDOM, .shift = s,               \
-        .output = true                                                                             \
-    }
-#define ALIAS(to, s)                                                                               \
-    {                                                                                              \
-        .kind = CORPUS_ALIAS, .other = to, .shift = s                                              \
-    }
-#define INT(t, v)                                                                                  \
-    {                                                                                              \
-        .kind = CORPUS_INTEGER, T(t), .integer = v                                                 \
-    }
-#define REAL(t, v)                                                                                 \
-    {                                                                                              \
-        .kind = CORPUS_REAL, T(t), .real = v                                                       \
-    }
-#define FIELD_INT(t, v)                                                                            \
-    {                                                                                              \
-        .kind = CORPUS_INTEGER, T(t), .integer = v, .within = true                                 \
-    }
-#define FIELD_REAL(t, v)                                                                           \
-    {                                                                                              \
-        .kind = CORPUS_REAL, T(t), .real = v, .within = true                                       \
-    }
-#define FIELD_OUT(t, n)                                                                            \
-    {                                                                                              \
-        .kind = CORPUS_POINTER, T(t), .count = n, .fill = CORPUS_POISON, .output = true,           \
-        .within = true                                                                             \
-    }
-#define FIELD_SHIFTED(t, n, s)                                                                     \
-    {                                                                                              \
-        .kind = CORPUS_POINTER, T(t), .count = n, .shift = s, .output = true, .within = true       \
-    }
+#define BUFFER(t, n, how, ...) ARG(POINTER, T(t), .count = n, .fill = CORPUS_##how, __VA_ARGS__)
+#define IN(t, n) BUFFER(t, n, RANDOM)
+#define OUT(t, n) BUFFER(t, n, POISON, .output = true)
+#define INOUT(t, n) BUFFER(t, n, RANDOM, .output = true)
+#define ZERO(t, n) BUFFER(t, n, ZERO, .output = true)
+#define BELOW(t, n, l) BUFFER(t, n, BELOW, .limit = l)
+#define RISING(t, n) BUFFER(t, n, RISING)
+#define OFFSETS(n, l) BUFFER(u32, n, OFFSETS, .limit = l)
+#define POINTERS(n, to) BUFFER(b64, n, POINTERS, .other = to)
+#define CHAIN(n) BUFFER(b64, 2 * (n), CHAIN)
+#define SHIFTED(t, n, s) BUFFER(t, n, RANDOM, .shift = s, .output = true)
+#define ALIAS(to, s) ARG(ALIAS, .other = to, .shift = s)
+#define INT(t, v) ARG(INTEGER, T(t), .integer = v)
+#define REAL(t, v) ARG(REAL, T(t), .real = v)
+#define FIELD_INT(t, v) ARG(INTEGER, T(t), .integer = v, .within = true)
+#define FIELD_REAL(t, v) ARG(REAL, T(t), .real = v, .within = true)
+#define FIELD_OUT(t, n) BUFFER(t, n, POISON, .output = true, .within = true)
+#define FIELD_SHIFTED(t, n, s) BUFFER(t, n, POISON, .shift = s, .output = true, .within = true)
 #define DIM(...)                                                                                   \
     {                                                                                              \
         DIMS(__VA_ARGS__, 1, 1, 1)                                                                 \
