@@ -101,6 +101,24 @@ static inline CUfunction function_of(const char *ptx, const char *name)
     return function;
 }
 
+/* What a kernel of an image writes to the word that its one parameter points to. */
+static inline unsigned word_of(const void *image, const char *name)
+{
+    CUmodule module;
+    CUfunction function;
+    CUdeviceptr memory;
+    unsigned word = 0;
+    OK(cu.cuModuleLoadData(&module, image));
+    OK(cu.cuModuleGetFunction(&function, module, name));
+    OK(cu.cuMemAlloc_v2(&memory, sizeof word));
+    void *params[] = {&memory};
+    OK(cu.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+    OK(cu.cuMemcpyDtoH_v2(&word, memory, sizeof word));
+    OK(cu.cuMemFree_v2(memory));
+    OK(cu.cuModuleUnload(module));
+    return word;
+}
+
 struct vadd {
     CUdeviceptr a, b, c;
     int n;

@@ -55,20 +55,8 @@ static unsigned result_of(CUlinkState link)
 {
     void *image = NULL;
     size_t size = 0;
-    CUmodule module;
-    CUfunction go;
-    CUdeviceptr memory;
-    unsigned result = 0;
     OK(cu.cuLinkComplete(link, &image, &size));
-    OK(cu.cuModuleLoadData(&module, image));
-    OK(cu.cuModuleGetFunction(&go, module, "go"));
-    OK(cu.cuMemAlloc_v2(&memory, 4));
-    void *params[] = {&memory};
-    OK(cu.cuLaunchKernel(go, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
-    OK(cu.cuMemcpyDtoH_v2(&result, memory, 4));
-    OK(cu.cuMemFree_v2(memory));
-    OK(cu.cuModuleUnload(module));
-    return result;
+    return word_of(image, "go");
 }
 
 static void orders(void)
