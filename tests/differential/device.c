@@ -1,43 +1,20 @@
 /* Rows on a device, through libcuda.so.1 as it is found at run time. A row that the device's
  * compiler refuses, or that faults, is taken out and said to be so; the others go on. */
+#include "gpu/real.h"
+
 #include "differential.h"
 
-#include <cuda.h>
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { LOG = 65536 };
 
-#define CALLS(X)                                                                                   \
-    X(cuInit, (unsigned))                                                                          \
-    X(cuDeviceGet, (CUdevice *, int))                                                              \
-    X(cuDeviceGetName, (char *, int, CUdevice))                                                    \
-    X(cuCtxCreate_v2, (CUcontext *, unsigned, CUdevice))                                           \
-    X(cuCtxDestroy_v2, (CUcontext))                                                                \
-    X(cuCtxSynchronize, (void))                                                                    \
-    X(cuGetErrorName, (CUresult, const char **))                                                   \
-    X(cuModuleLoadDataEx, (CUmodule *, const void *, unsigned, CUjit_option *, void **))           \
-    X(cuModuleUnload, (CUmodule))                                                                  \
-    X(cuModuleGetFunction, (CUfunction *, CUmodule, const char *))                                 \
-    X(cuMemAlloc_v2, (CUdeviceptr *, size_t))                                                      \
-    X(cuMemFree_v2, (CUdeviceptr))                                                                 \
-    X(cuMemcpyHtoD_v2, (CUdeviceptr, const void *, size_t))                                        \
-    X(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t))                                              \
-    X(cuMemsetD8_v2, (CUdeviceptr, unsigned char, size_t))                                         \
-    X(cuLaunchKernel, (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,     \
-                       unsigned, CUstream, void **, void **))
-
 struct device {
-    void *library;
     CUdevice device;
     CUcontext context;
     CUdeviceptr in, out;
     char name[64];
-#define X(name, args) CUresult(*name) args;
-    CALLS(X)
-#undef X
 };
 
 enum {
@@ -46,27 +23,19 @@ enum {
     OUT = MOST_THREADS * MAX_OUTPUTS * 8
 };
 
-static const char *error_name(const struct device *device, CUresult result)
-{
-    const char *name = NULL;
-    device->cuGetErrorName(result, &name);
-    return name ? name : "unknown error";
-}
-
-static bool good(const struct device *device, CUresult result, const char *what)
+static bool good(CUresult result, const char *what)
 {
     if (result == CUDA_SUCCESS)
         return true;
-    fprintf(stderr, "%s: %s\n", what, error_name(device, result));
+    fprintf(stderr, "%s: %s\n", what, real_error(result));
     return false;
 }
 
 static bool context_open(struct device *device)
 {
-    return good(device, device->cuCtxCreate_v2(&device->context, 0, device->device),
-                "cuCtxCreate") &&
-           good(device, device->cuMemAlloc_v2(&device->in, IN), "cuMemAlloc") &&
-           good(device, device->cuMemAlloc_v2(&device->out, OUT), "cuMemAlloc");
+    return good(real.cuCtxCreate_v2(&device->context, 0, device->device), "cuCtxCreate") &&
+           good(real.cuMemAlloc_v2(&device->in, IN), "cuMemAlloc") &&
+           good(real.cuMemAlloc_v2(&device->out, OUT), "cuMemAlloc");
 }
 
 struct device *device_open(void)
@@ -74,22 +43,12 @@ struct device *device_open(void)
     struct device *device = calloc(1, sizeof *device);
     if (!device)
         return NULL;
-    device->library = dlopen("libcuda.so.1", RTLD_NOW);
-    if (!device->library) {
-        fprintf(stderr, "no device: %s\n", dlerror());
-        free(device);
-        return NULL;
-    }
-    bool found = true;
-#define X(name, args) found &= (device->name = dlsym(device->library, #name)) != NULL;
-    CALLS(X)
-#undef X
-    if (!found || !good(device, device->cuInit(0), "cuInit") ||
-        !good(device, device->cuDeviceGet(&device->device, 0), "cuDeviceGet") ||
-        !good(device, device->cuDeviceGetName(device->name, sizeof device->name, device->device),
+    if (real_open(NULL) != KG_OK || !good(real.cuInit(0), "cuInit") ||
+        !good(real.cuDeviceGet(&device->device, 0), "cuDeviceGet") ||
+        !good(real.cuDeviceGetName(device->name, sizeof device->name, device->device),
               "cuDeviceGetName") ||
         !context_open(device)) {
-        dlclose(device->library);
+        fprintf(stderr, "no device\n");
         free(device);
         return NULL;
     }
@@ -105,8 +64,7 @@ void device_close(struct device *device)
 {
     if (!device)
         return;
-    device->cuCtxDestroy_v2(device->context);
-    dlclose(device->library);
+    real.cuCtxDestroy_v2(device->context);
     free(device);
 }
 
@@ -139,8 +97,8 @@ static unsigned refused(const char *log, const unsigned *lines, struct outcome *
 }
 
 /* A module of the rows that are still good. NULL with *again: some were taken out now. */
-static CUmodule load(struct device *device, const struct row *const *rows,
-                     struct outcome **outcomes, unsigned count, bool *again)
+static CUmodule load(const struct row *const *rows, struct outcome **outcomes, unsigned count,
+                     bool *again)
 {
     char *log = calloc(1, LOG);
     unsigned *lines = calloc(count + 1, sizeof *lines);
@@ -152,12 +110,12 @@ static CUmodule load(struct device *device, const struct row *const *rows,
     CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
                               CU_JIT_OPTIMIZATION_LEVEL};
     void *values[] = {log, (void *)(uintptr_t)LOG, (void *)(uintptr_t)1};
-    CUresult result = device->cuModuleLoadDataEx(&module, text, 3, options, values);
+    CUresult result = real.cuModuleLoadDataEx(&module, text, 3, options, values);
     if (result != CUDA_SUCCESS) {
         module = NULL;
         *again = refused(log, lines, outcomes, count) > 0;
         if (!*again && count == 1)
-            say(outcomes[0], ROW_REFUSED, log[0] ? log : error_name(device, result));
+            say(outcomes[0], ROW_REFUSED, log[0] ? log : real_error(result));
     }
     free(text);
     free(lines);
@@ -178,21 +136,20 @@ static bool launch(struct device *device, CUmodule module, const struct row *row
         for (unsigned i = 0; i < row->input_count; i++)
             in[t * row->input_count + i] = input_value(row, i, t);
     void *args[] = {&device->in, &device->out, &threads};
-    CUresult result = device->cuModuleGetFunction(&function, module, name);
+    CUresult result = real.cuModuleGetFunction(&function, module, name);
     if (result == CUDA_SUCCESS && row->input_count)
-        result = device->cuMemcpyHtoD_v2(device->in, in, threads * row->input_count * 8ul);
+        result = real.cuMemcpyHtoD_v2(device->in, in, threads * row->input_count * 8ul);
     if (result == CUDA_SUCCESS)
-        result = device->cuMemsetD8_v2(device->out, 0xee, threads * (size_t)row_bytes(row));
-    if (result == CUDA_SUCCESS)
-        result = device->cuLaunchKernel(function, threads / BLOCK, 1, 1, BLOCK, 1, 1, 0, NULL, args,
-                                        NULL);
-    if (result == CUDA_SUCCESS)
-        result = device->cuCtxSynchronize();
+        result = real.cuMemsetD8_v2(device->out, 0xee, threads * (size_t)row_bytes(row));
     if (result == CUDA_SUCCESS)
         result =
-            device->cuMemcpyDtoH_v2(outcome->data, device->out, threads * (size_t)row_bytes(row));
+            real.cuLaunchKernel(function, threads / BLOCK, 1, 1, BLOCK, 1, 1, 0, NULL, args, NULL);
+    if (result == CUDA_SUCCESS)
+        result = real.cuCtxSynchronize();
+    if (result == CUDA_SUCCESS)
+        result = real.cuMemcpyDtoH_v2(outcome->data, device->out, threads * (size_t)row_bytes(row));
     if (result != CUDA_SUCCESS)
-        say(outcome, ROW_FAULT, error_name(device, result));
+        say(outcome, ROW_FAULT, real_error(result));
     return result == CUDA_SUCCESS;
 }
 
@@ -204,17 +161,17 @@ static bool run_good(struct device *device, const struct row *const *rows,
     for (unsigned i = 0; i < count; i++) {
         if (launch(device, module, rows[i], i, outcomes[i], in))
             continue;
-        device->cuCtxDestroy_v2(device->context);
+        real.cuCtxDestroy_v2(device->context);
         bool again;
         if (!context_open(device))
             return false;
         unsigned left = count - i - 1;
         if (!left)
             return true;
-        module = load(device, rows + i + 1, outcomes + i + 1, left, &again);
+        module = load(rows + i + 1, outcomes + i + 1, left, &again);
         return module && run_good(device, rows + i + 1, outcomes + i + 1, left, module, in);
     }
-    device->cuModuleUnload(module);
+    real.cuModuleUnload(module);
     return true;
 }
 
@@ -234,7 +191,7 @@ static bool run_some(struct device *device, const struct row *const *rows,
         good_rows[kept] = rows[i];
         good_outcomes[kept++] = outcomes[i];
     }
-    CUmodule module = kept ? load(device, good_rows, good_outcomes, kept, &again) : NULL;
+    CUmodule module = kept ? load(good_rows, good_outcomes, kept, &again) : NULL;
     if (module) {
         done = run_good(device, good_rows, good_outcomes, kept, module, in);
     } else if (kept && again) {

@@ -4,58 +4,30 @@
  * (traits: order, races, clocks, approximate operations) do not fail it, a reference of other rows
  * does. KGENRT_CORPUS names the folder of the PTX files where it is not that of the build. Exit 77:
  * no device. */
+#include "gpu/real.h"
+
 #include "ptx/corpus.h"
 
-#include <cuda.h>
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ENTRIES                                                                                    \
-    ENTRY(cuInit, (unsigned))                                                                      \
-    ENTRY(cuDeviceGetName, (char *, int, CUdevice))                                                \
-    ENTRY(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))                                       \
-    ENTRY(cuCtxSetCurrent, (CUcontext))                                                            \
-    ENTRY(cuCtxSynchronize, (void))                                                                \
-    ENTRY(cuModuleLoadData, (CUmodule *, const void *))                                            \
-    ENTRY(cuModuleUnload, (CUmodule))                                                              \
-    ENTRY(cuModuleGetFunction, (CUfunction *, CUmodule, const char *))                             \
-    ENTRY(cuMemAlloc_v2, (CUdeviceptr *, size_t))                                                  \
-    ENTRY(cuMemFree_v2, (CUdeviceptr))                                                             \
-    ENTRY(cuMemcpyHtoD_v2, (CUdeviceptr, const void *, size_t))                                    \
-    ENTRY(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t))                                          \
-    ENTRY(cuLaunchKernel, (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
-                           unsigned, CUstream, void **, void **))
-
-static struct {
-#define ENTRY(name, params) CUresult(*name) params;
-    ENTRIES
-#undef ENTRY
-} real;
-
 static void need(CUresult result, const char *what)
 {
     if (!result)
         return;
-    fprintf(stderr, "%s: error %d\n", what, (int)result);
+    fprintf(stderr, "%s: %s\n", what, real_error(result));
     exit(1);
 }
 #define NEED(call) need(call, #call)
 
 static bool open_driver(void)
 {
-    void *handle = dlopen("libcuda.so.1", RTLD_NOW);
     CUcontext context;
     char name[100] = "";
-    if (!handle)
-        return false;
-#define ENTRY(name, params) real.name = (CUresult(*) params)dlsym(handle, #name);
-    ENTRIES
-#undef ENTRY
-    if (!real.cuInit || real.cuInit(0))
+    if (real_open(NULL) != KG_OK || real.cuInit(0))
         return false;
     NEED(real.cuDevicePrimaryCtxRetain(&context, 0));
     NEED(real.cuCtxSetCurrent(context));
@@ -118,7 +90,7 @@ static uint64_t run(const struct corpus_entry *entry)
     const struct kg_launch *launch = &entry->launch;
     CUresult result = real.cuModuleLoadData(&module, c.text.data);
     if (result) {
-        printf("%s: not loaded: error %d\n", entry->entry, (int)result);
+        printf("%s: not loaded: %s\n", entry->entry, real_error(result));
         corpus_close(&c);
         return 0;
     }
@@ -133,7 +105,7 @@ static uint64_t run(const struct corpus_entry *entry)
     if (!result)
         result = real.cuCtxSynchronize();
     if (result)
-        printf("%s: error %d\n", entry->entry, (int)result);
+        printf("%s: %s\n", entry->entry, real_error(result));
     for (uint32_t i = 0; !result && i < c.buffer_count; i++)
         result = real.cuMemcpyDtoH_v2((void *)(uintptr_t)c.buffers[i].base, device[i],
                                       c.buffers[i].size);
