@@ -1,10 +1,7 @@
 /* The maker "rules" on PTX that nvcc makes now: scalars and launch dimensions become constants, the
  * code compiles for the exact architecture, and what cannot be done exactly is left alone. */
-#include <unistd.h>
-
+#include "exec_test.h"
 #include "make_fixture.h"
-#include "softgpu/exec.h"
-#include "test.h"
 #include "tune/makers.h"
 
 static const char source[] =
@@ -30,22 +27,7 @@ static const char source[] =
     "        y[threadIdx.x] = scaled(x[threadIdx.x]);\n}\n"
     "extern \"C\" __global__ void plain(float *y)\n{\n    y[threadIdx.x] = 1.0f;\n}\n";
 
-static char folder[] = "/tmp/make_rules_XXXXXX";
 static struct kg_bytes ptx;
-
-static bool compiled(void)
-{
-    char path[KG_PATH], command[4 * KG_PATH];
-    if (!mkdtemp(folder) || path_make(path, "%s/k.cu", folder) != KG_OK ||
-        file_write(path, source, strlen(source), 0600) != KG_OK)
-        return false;
-    snprintf(command, sizeof command, "cd %s && '%s' -arch=compute_80 -ptx k.cu -o k.ptx", folder,
-             NVCC);
-    bool good = !system(command) && path_make(path, "%s/k.ptx", folder) == KG_OK &&
-                file_read(path, 1 << 20, &ptx) == KG_OK;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return !system(command) && good;
-}
 
 static bool job_make(struct job *job, const char *entry)
 {
@@ -69,42 +51,7 @@ static kg_status make(struct job *job, unsigned attempt, unsigned turn, struct c
 
 /* ---- running both on the executor of the software GPU ---- */
 
-enum { N = 1000, BLOCKS = 32 };
-static struct exec_range blocks[BLOCKS];
-
-static bool find(uint64_t address, struct exec_range *out)
-{
-    for (int i = 0; i < BLOCKS; i++)
-        if (blocks[i].base && address - blocks[i].base < blocks[i].size) {
-            *out = blocks[i];
-            return true;
-        }
-    return false;
-}
-
-static uint64_t allocate(size_t size, size_t align)
-{
-    for (int i = 0; i < BLOCKS; i++)
-        if (!blocks[i].base) {
-            void *memory = calloc(1, size + 256);
-            if (!memory)
-                return 0;
-            blocks[i] = (struct exec_range){(uint64_t)(uintptr_t)memory, size, true};
-            return blocks[i].base;
-        }
-    return 0;
-}
-
-static void release(uint64_t address)
-{
-    for (int i = 0; i < BLOCKS; i++)
-        if (blocks[i].base == address) {
-            free((void *)(uintptr_t)address);
-            blocks[i].base = 0;
-        }
-}
-
-static const struct exec_memory memory = {find, allocate, release};
+enum { N = 1000 };
 
 /* Gives the module's variables the values that both runs start with. */
 static void fill(const struct exec_module *module)
@@ -126,10 +73,11 @@ static bool launch(const char *ptx, const struct job *job, const struct candidat
     struct exec_result result = {.fault = EXEC_UNSUPPORTED};
     char error[256] = "";
     unsigned char args[256] = {0};
-    uint64_t input = allocate(N * 4, 256), output = allocate(N * 4, 256), size, counter;
+    uint64_t input = test_alloc(N * 4, 256), output = test_alloc(N * 4, 256), size, counter;
+    memset((void *)(uintptr_t)output, 0, N * 4);
     for (int i = 0; i < N; i++)
         ((float *)(uintptr_t)input)[i] = (float)(i % 77) * 0.123f - 3.0f;
-    if (exec_module_create(ptx, &memory, &module, error, sizeof error) != KG_OK) {
+    if (exec_module_create(ptx, &test_memory, &module, error, sizeof error) != KG_OK) {
         fprintf(stderr, "%s\n", error);
         return false;
     }
@@ -154,8 +102,8 @@ static bool launch(const char *ptx, const struct job *job, const struct candidat
     if (exec_module_global(variables ? variables : module, "counter", &counter, &size))
         memcpy(&y[N], (void *)(uintptr_t)counter, 4);
     exec_module_destroy(module);
-    release(input);
-    release(output);
+    test_free(input);
+    test_free(output);
     return result.fault == EXEC_OK;
 }
 
@@ -166,7 +114,8 @@ static void equal_results(const struct job *job, const struct candidate *c)
     char error[256];
     struct exec_module *original = NULL;
     CHECK(launch((char *)ptx.data, job, NULL, NULL, expected));
-    CHECK(exec_module_create((char *)ptx.data, &memory, &original, error, sizeof error) == KG_OK);
+    CHECK(exec_module_create((char *)ptx.data, &test_memory, &original, error, sizeof error) ==
+          KG_OK);
     if (!original)
         return;
     CHECK(launch(c->ptx, job, c, original, got));
@@ -253,15 +202,11 @@ int main(int argc, char **argv)
     if (argc > 2 && !strcmp(argv[1], "child"))
         return compile_child(argc, argv);
     setenv("KGENRT_TEST_CLI", "/proc/self/exe", 1);
-    if (access(NVCC, X_OK))
-        SKIP("no nvcc on this machine");
-    CHECK(compiled());
-    if (ptx.data) {
-        specialised();
-        by_address("heavy", 1);
-        by_address("several", 3);
-        left_alone();
-    }
+    ptx = ptx_of(source, "-arch=compute_80");
+    specialised();
+    by_address("heavy", 1);
+    by_address("several", 3);
+    left_alone();
     bytes_free(&ptx);
     return test_result();
 }
