@@ -1,5 +1,5 @@
-/* Graphs as a structure: nodes, edges, clones, the objects they keep alive. What nodes do is in
- * graph_node.c, how a graph runs in graph_exec.c. */
+/* Graphs as a structure: nodes, edges, clones. What nodes do is in graph_node.c, how a graph runs
+ * in graph_exec.c, the objects it keeps alive in graph_objects.c. */
 #include "graph.h"
 
 #include <stdlib.h>
