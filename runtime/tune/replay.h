@@ -20,6 +20,12 @@ struct replay_footprint { /* of a loaded function, as the driver reports it */
     uint32_t registers, local_bytes, static_shared, max_threads;
 };
 
+struct replay_observed {      /* of one instrumented launch */
+    uint32_t offences, races; /* accesses out of bounds or not allowed, budgets spent; conflicts */
+    uint64_t most;            /* branches backward and calls of the thread that made most */
+    char first[256];          /* the first offence or race, for people; empty: none */
+};
+
 /* All calls wait for the device. A failing one leaves its cause in `error`; after a failed launch
  * the device is unusable. */
 struct replay_device {
@@ -33,6 +39,23 @@ struct replay_device {
     /* Time of one launch out of `batch` back to back; cold: with nothing of ours in the L2. */
     kg_status (*sample)(struct replay_device *device, enum side side, bool cold, unsigned batch,
                         double *ns);
+    /* One launch of a side's instrumented code (code/instrument.h) on memory as it stands.
+     * Offending accesses are not performed: it never faults. what: INSTRUMENT_CHECK or _RACES;
+     * budget: of a thread's branches backward and calls. reads, writes: masks over an image, 0xff a
+     * byte touched; NULL: not wanted. Rights: what was captured may be read, what the original
+     * writes written. KG_NOT_ELIGIBLE: this code cannot be instrumented, `error` says why. NULL:
+     * not to be had. */
+    kg_status (*observe)(struct replay_device *device, enum side side, unsigned what,
+                         uint64_t budget, unsigned char *reads, unsigned char *writes,
+                         struct replay_observed *out);
+    /* From now on memory's images stand at other addresses (true), or where they were captured:
+     * each captured region in its alignment class, its end or start against an unmapped page;
+     * pointers in the parameters, and those in memory whose places are known, go along. NULL: not
+     * to be had. */
+    kg_status (*relocate)(struct replay_device *device, bool elsewhere);
+    /* Several physical memories for the same addresses, exchanged between launches: set 0 is there
+     * from the start. NULL: not to be had. */
+    kg_status (*set_select)(struct replay_device *device, unsigned index);
     struct replay_footprint footprint[2];
     int driver_version;
     uint32_t shared_limit; /* bytes a block may have, opt-in; 0: unknown */
@@ -170,9 +193,6 @@ kg_status written_find(struct trial *trial);
  */
 kg_status written_change(const struct trial *trial, unsigned index, unsigned char *image,
                          bool *end);
-/* Gates: the result does not depend on what stood in the outputs, and is right on other inputs. */
-kg_status gate_stale(struct trial *trial);
-kg_status gate_inputs(struct trial *trial);
 /* Times both sides, cold and warm, and checks results of timed launches. */
 kg_status timing_run(struct trial *trial);
 /* The verdict over both timings. */

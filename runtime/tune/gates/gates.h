@@ -1,0 +1,33 @@
+/* The gates that run in the replay child, one a file, and what they share. Each looks at one thing;
+ * its file's head says what it catches. A gate may never pass a variant for lack of data: where the
+ * check itself could not fail, the kernel is unverifiable (KG_NOT_ELIGIBLE) and left alone. Order
+ * and names: the table in verify.c. */
+#ifndef KG_GATES_H
+#define KG_GATES_H
+
+#include "tune/replay.h"
+
+kg_status gate_replay(struct trial *trial);
+kg_status gate_vacuity(struct trial *trial);
+kg_status gate_footprint(struct trial *trial);
+kg_status gate_fault(struct trial *trial);
+kg_status gate_deadline(struct trial *trial);
+kg_status gate_poison(struct trial *trial);
+kg_status gate_memory(struct trial *trial);
+kg_status gate_compare(struct trial *trial);
+kg_status gate_repeat(struct trial *trial);
+kg_status gate_time(struct trial *trial);
+kg_status gate_timed(struct trial *trial);
+kg_status gate_stale(struct trial *trial);
+kg_status gate_inputs(struct trial *trial);
+
+/* Sets the trial's reason; returns the status. */
+kg_status because(struct trial *trial, kg_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* What a gate saw, for the evidence: an object, units in its keys' names. Takes it over. */
+void trial_saw(struct trial *trial, const char *gate, json_t *seen_take);
+/* Equal where the original writes, within accuracy; else bit for bit. `at`: the first offence. */
+bool same_memory(const struct trial *trial, const unsigned char *got, const unsigned char *expected,
+                 size_t *at);
+
+#endif

@@ -1,0 +1,22 @@
+/* Gate repeat: many launches from equal memory give equal results. Catches races and uninitialised
+ * memory that show often enough (rows 29, 30 and 32); never a proof. */
+#include "tune/gates/gates.h"
+
+kg_status gate_repeat(struct trial *trial)
+{
+    struct replay_memory *memory = trial->memory;
+    char place[160];
+    memory_state(memory, trial->seeds[1], false, memory->work);
+    for (unsigned run = 0; run < trial->repeats; run++) {
+        if (trial_launch(trial, VARIANT, memory->work, memory->other) != KG_OK)
+            return because(trial, KG_REFUSED, "launch %u failed: %s", run + 1,
+                           trial->device->error);
+        size_t at = first_difference(memory->first, memory->other, NULL, 0, memory->total);
+        if (at < memory->total)
+            return because(trial, KG_REFUSED,
+                           "launch %u with equal inputs gave another result at %s: a race, or "
+                           "uninitialised memory",
+                           run + 1, memory_place(memory, at, place, sizeof place));
+    }
+    return KG_OK;
+}
