@@ -1,9 +1,10 @@
-// What the four samples share: arguments, error checks, the run's clock, the comparison with the
-// CPU.
+// What the samples share: arguments, error checks, the run's clock, the comparison with what was
+// expected.
 //
 // A sample is a small program of the kind people write: plain CUDA runtime code, one hot kernel
 // that is correct and not tuned. Each launch's whole output is compared with a result computed on
-// the CPU; the program ends with status 1 at the first wrong one. It knows nothing of kgenrt.
+// the CPU, or in double by a second kernel where a CPU would take minutes; the program ends with
+// status 1 at the first wrong one. It knows nothing of kgenrt.
 #pragma once
 
 #include <cmath>
@@ -29,6 +30,7 @@
 // One run: lasts `seconds` or `launches` launches of the hot kernel, whichever is asked for.
 struct Run {
     const char *name;
+    const char *kernel = nullptr; // the one asked for, where a sample has several
     double seconds = 20;
     long launches = 0; // 0: by time
     bool small = false;
@@ -38,8 +40,12 @@ struct Run {
     std::vector<float> times; // of the hot kernel, microseconds
     cudaEvent_t before, after;
 
-    Run(const char *name_, int argc, char **argv) : name(name_)
+    // kernels: the names that --kernel may have, the first by default.
+    Run(const char *name_, int argc, char **argv, std::vector<const char *> kernels = {})
+        : name(name_)
     {
+        if (!kernels.empty())
+            kernel = kernels[0];
         cudaDeviceProp device;
         for (int i = 1; i < argc; i++) {
             if (!std::strcmp(argv[i], "--seconds") && i + 1 < argc)
@@ -48,17 +54,35 @@ struct Run {
                 launches = std::atol(argv[++i]);
             else if (!std::strcmp(argv[i], "--small"))
                 small = true;
-            else {
-                std::fprintf(stderr, "usage: %s [--seconds S | --launches N] [--small]\n", argv[0]);
-                std::exit(2);
-            }
+            else if (!kernels.empty() && !std::strcmp(argv[i], "--kernel") && i + 1 < argc)
+                kernel = one_of(argv[++i], kernels);
+            else
+                usage(argv[0], kernels);
         }
+        if (!kernels.empty() && !kernel)
+            usage(argv[0], kernels);
         CUDA(cudaGetDeviceProperties(&device, 0));
         if (!std::strncmp(device.name, "softgpu", 7))
             small = true;
         CUDA(cudaEventCreate(&before));
         CUDA(cudaEventCreate(&after));
         started = now();
+    }
+
+    static const char *one_of(const char *word, const std::vector<const char *> &kernels)
+    {
+        for (const char *name : kernels)
+            if (!std::strcmp(word, name))
+                return name;
+        return nullptr;
+    }
+    static void usage(const char *program, const std::vector<const char *> &kernels)
+    {
+        std::fprintf(stderr, "usage: %s [--seconds S | --launches N] [--small]", program);
+        for (size_t i = 0; i < kernels.size(); i++)
+            std::fprintf(stderr, "%s%s", i ? " | " : " [--kernel ", kernels[i]);
+        std::fprintf(stderr, "%s\n", kernels.empty() ? "" : "]");
+        std::exit(2);
     }
 
     static double now()
@@ -86,29 +110,46 @@ struct Run {
         CUDA(cudaGetLastError());
         CUDA(cudaEventRecord(after));
     }
-    // Call when the results are on the host. expected: from the CPU; tolerance: relative to max(1,
-    // |expected|).
-    void check(const float *result, const float *expected, size_t count, float tolerance)
+    // Call when the results are on the host. tolerance: relative to max(1, |expected|).
+    template <class T> void check(const T *result, const T *expected, size_t count, float tolerance)
     {
         float milliseconds = 0;
         CUDA(cudaEventElapsedTime(&milliseconds, before, after));
         times.push_back(1000 * milliseconds);
         done++;
-        size_t bad = 0;
-        for (size_t i = 0; i < count; i++)
-            bad += !(std::fabs(result[i] - expected[i]) <=
-                     tolerance * std::max(1.0f, std::fabs(expected[i])));
+        size_t bad = 0, first = 0;
+        for (size_t i = count; i-- > 0;)
+            if (!(std::fabs(double(result[i]) - double(expected[i])) <=
+                  tolerance * std::max(1.0, std::fabs(double(expected[i]))))) {
+                bad++;
+                first = i;
+            }
         if (!bad)
             return;
         wrong++;
-        for (size_t i = 0; i < count; i++)
-            if (!(std::fabs(result[i] - expected[i]) <=
-                  tolerance * std::max(1.0f, std::fabs(expected[i])))) {
-                std::printf("%s: launch %ld is WRONG in %zu of %zu elements, first at %zu: %.9g "
-                            "instead of %.9g\n",
-                            name, done, bad, count, i, result[i], expected[i]);
-                std::exit(1);
-            }
+        std::printf("%s: launch %ld is WRONG in %zu of %zu elements, first at %zu: %.9g instead of "
+                    "%.9g\n",
+                    name, done, bad, count, first, double(result[first]), double(expected[first]));
+        std::exit(1);
+    }
+    // The whole run: launch(set) must leave expected[set] in `out`, whose bytes are `fill` before.
+    template <class T, class Launch>
+    int repeat(T *out, const std::vector<std::vector<T>> &expected, float tolerance, Launch launch,
+               int fill = 0xff)
+    {
+        size_t count = expected[0].size(), bytes = count * sizeof(T);
+        T *result;
+        CUDA(cudaMallocHost(&result, bytes));
+        while (more()) {
+            int set = done % expected.size();
+            CUDA(cudaMemset(out, fill, bytes));
+            begin();
+            launch(set);
+            end();
+            CUDA(cudaMemcpy(result, out, bytes, cudaMemcpyDeviceToHost));
+            check(result, expected[set].data(), count, tolerance);
+        }
+        return finish();
     }
 
     static float median(std::vector<float> values)
@@ -137,4 +178,33 @@ inline float noise(unsigned &state)
 {
     state = state * 1664525u + 1013904223u;
     return (int)state * (1.0f / 2147483648.0f);
+}
+
+inline std::vector<float> noises(size_t count, unsigned &state, float scale = 1)
+{
+    std::vector<float> values(count);
+    for (float &v : values)
+        v = scale * noise(state);
+    return values;
+}
+
+template <class T> T *device_memory(size_t count)
+{
+    T *memory;
+    CUDA(cudaMalloc(&memory, count * sizeof(T)));
+    return memory;
+}
+
+template <class T> T *on_device(const std::vector<T> &values)
+{
+    T *memory = device_memory<T>(values.size());
+    CUDA(cudaMemcpy(memory, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
+    return memory;
+}
+
+template <class T> std::vector<T> on_host(const T *memory, size_t count)
+{
+    std::vector<T> values(count);
+    CUDA(cudaMemcpy(values.data(), memory, count * sizeof(T), cudaMemcpyDeviceToHost));
+    return values;
 }
