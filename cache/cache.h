@@ -30,6 +30,8 @@ struct kg_variant {
     struct kg_id code;     /* blob: cubin for the exact architecture (PTX on the software GPU) */
     struct kg_id source;   /* blob: CUDA C++ or PTX source as made; all zero: none */
     struct kg_id ptx;      /* blob; all zero: none */
+    struct kg_id recipe;   /* blob: the reply's JSON block, whose expressions give launch and guards
+                              for another signature; all zero: the launch stands as it is */
     struct kg_id evidence; /* blob: JSON text: what was checked, inputs, results, both timings */
     double original_ns, variant_ns, ratio, low,
         high; /* ratio of medians original/variant, 95% interval */

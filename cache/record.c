@@ -28,7 +28,7 @@ static kg_status finish(const struct unpack *in)
 kg_status variant_pack(const struct kg_variant *variant, struct kg_bytes *out)
 {
     struct pack pack = {0};
-    pack_begin(&pack, variant_magic, 1);
+    pack_begin(&pack, variant_magic, 2);
     pack_id(&pack, &variant->id);
     pack_id(&pack, &variant->hardware);
     pack_id(&pack, &variant->kernel);
@@ -45,6 +45,7 @@ kg_status variant_pack(const struct kg_variant *variant, struct kg_bytes *out)
     pack_id(&pack, &variant->code);
     pack_id(&pack, &variant->source);
     pack_id(&pack, &variant->ptx);
+    pack_id(&pack, &variant->recipe);
     pack_id(&pack, &variant->evidence);
     pack_f64(&pack, variant->original_ns);
     pack_f64(&pack, variant->variant_ns);
@@ -87,7 +88,7 @@ kg_status variant_parse(const void *data, size_t size, struct kg_variant *out)
 {
     struct unpack in;
     *out = (struct kg_variant){0};
-    kg_status status = begin(&in, data, size, variant_magic, 1);
+    kg_status status = begin(&in, data, size, variant_magic, 2);
     if (status != KG_OK)
         return status;
     unpack_id(&in, &out->id);
@@ -99,6 +100,7 @@ kg_status variant_parse(const void *data, size_t size, struct kg_variant *out)
     unpack_id(&in, &out->code);
     unpack_id(&in, &out->source);
     unpack_id(&in, &out->ptx);
+    unpack_id(&in, &out->recipe);
     unpack_id(&in, &out->evidence);
     unpack_timings(&in, out);
     status = finish(&in);

@@ -13,13 +13,15 @@ void pack_signature(struct pack *pack, const struct kg_signature *signature)
         pack_u16(pack, scalar->offset);
         pack_u16(pack, scalar->size);
         pack_u64(pack, scalar->value);
+        pack_u64(pack, scalar->span);
     }
     pack_u32(pack, signature->pointer_count);
     for (uint32_t i = 0; i < signature->pointer_count; i++) {
         const struct kg_pointer *pointer = &signature->pointers[i];
         pack_u16(pack, pointer->param);
         pack_u16(pack, pointer->offset);
-        pack_u32(pack, pointer->align);
+        pack_u16(pack, pointer->align);
+        pack_u16(pack, pointer->access);
         pack_u64(pack, (uint64_t)pointer->low);
         pack_u64(pack, (uint64_t)pointer->high);
     }
@@ -41,7 +43,7 @@ static void *items(struct unpack *in, struct kg_arena *arena, uint32_t count, si
 
 static void unpack_scalars(struct unpack *in, struct kg_arena *arena, struct kg_signature *out)
 {
-    uint32_t count = unpack_count(in, 14);
+    uint32_t count = unpack_count(in, 22);
     out->scalars = items(in, arena, count, sizeof *out->scalars);
     for (uint32_t i = 0; i < count && !in->failed; i++) {
         struct kg_scalar *scalar = &out->scalars[i];
@@ -49,8 +51,9 @@ static void unpack_scalars(struct unpack *in, struct kg_arena *arena, struct kg_
         scalar->offset = unpack_u16(in);
         scalar->size = unpack_u16(in);
         scalar->value = unpack_u64(in);
+        scalar->span = unpack_u64(in);
         if (scalar->param >= MOST_PARAM || !scalar->size || scalar->size > 8 ||
-            (scalar->size < 8 && scalar->value >> (8 * scalar->size)))
+            (scalar->value | scalar->span) & ~scalar_mask(scalar->size))
             in->failed = true;
     }
     out->scalar_count = in->failed ? 0 : count;
@@ -64,11 +67,13 @@ static void unpack_pointers(struct unpack *in, struct kg_arena *arena, struct kg
         struct kg_pointer *pointer = &out->pointers[i];
         pointer->param = unpack_u16(in);
         pointer->offset = unpack_u16(in);
-        pointer->align = unpack_u32(in);
+        pointer->align = unpack_u16(in);
+        pointer->access = unpack_u16(in);
         pointer->low = (int64_t)unpack_u64(in);
         pointer->high = (int64_t)unpack_u64(in);
         if (pointer->param >= MOST_PARAM || !pointer->align ||
-            (pointer->align & (pointer->align - 1)) || pointer->low > pointer->high)
+            (pointer->align & (pointer->align - 1)) || pointer->access > (KG_READ | KG_WRITTEN) ||
+            pointer->low > pointer->high)
             in->failed = true;
     }
     out->pointer_count = in->failed ? 0 : count;
@@ -114,7 +119,7 @@ void signature_id(const struct kg_signature *signature, struct kg_id *out)
 {
     struct kg_hash hash;
     hash_begin(&hash);
-    hash_text(&hash, "kgenrt signature 1");
+    hash_text(&hash, "kgenrt signature 2");
     hash_launch(&hash, &signature->launch);
     hash_u64(&hash, signature->scalar_count);
     for (uint32_t i = 0; i < signature->scalar_count; i++) {
@@ -123,6 +128,7 @@ void signature_id(const struct kg_signature *signature, struct kg_id *out)
         hash_u64(&hash, scalar->offset);
         hash_u64(&hash, scalar->size);
         hash_u64(&hash, scalar->value);
+        hash_u64(&hash, scalar->span);
     }
     hash_u64(&hash, signature->pointer_count);
     for (uint32_t i = 0; i < signature->pointer_count; i++) {
@@ -130,6 +136,7 @@ void signature_id(const struct kg_signature *signature, struct kg_id *out)
         hash_u64(&hash, pointer->param);
         hash_u64(&hash, pointer->offset);
         hash_u64(&hash, pointer->align);
+        hash_u64(&hash, pointer->access);
         hash_u64(&hash, (uint64_t)pointer->low);
         hash_u64(&hash, (uint64_t)pointer->high);
     }

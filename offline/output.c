@@ -109,18 +109,21 @@ static json_t *json_signature(const struct kg_signature *signature)
     signature_id(signature, &id);
     for (uint32_t i = 0; i < signature->scalar_count; i++) {
         const struct kg_scalar *scalar = &signature->scalars[i];
-        char value[24];
+        char value[24], span[24];
         snprintf(value, sizeof value, "0x%llx", (unsigned long long)scalar->value);
-        json_array_append_new(scalars,
-                              json_pack("{s:i, s:i, s:i, s:s}", "param", scalar->param, "offset",
-                                        scalar->offset, "size", scalar->size, "value", value));
+        snprintf(span, sizeof span, "0x%llx", (unsigned long long)scalar->span);
+        json_array_append_new(scalars, json_pack("{s:i, s:i, s:i, s:s, s:s}", "param",
+                                                 scalar->param, "offset", scalar->offset, "size",
+                                                 scalar->size, "value", value, "span", span));
     }
     for (uint32_t i = 0; i < signature->pointer_count; i++) {
         const struct kg_pointer *pointer = &signature->pointers[i];
         json_array_append_new(
-            pointers, json_pack("{s:i, s:i, s:I, s:I, s:I}", "param", pointer->param, "offset",
-                                pointer->offset, "align", (json_int_t)pointer->align, "low",
-                                (json_int_t)pointer->low, "high", (json_int_t)pointer->high));
+            pointers, json_pack("{s:i, s:i, s:i, s:b, s:b, s:I, s:I}", "param", pointer->param,
+                                "offset", pointer->offset, "align", pointer->align, "read",
+                                !pointer->access || pointer->access & KG_READ, "written",
+                                pointer_written(pointer), "low", (json_int_t)pointer->low, "high",
+                                (json_int_t)pointer->high));
     }
     for (uint32_t i = 0; i < signature->overlap_count; i++) {
         const struct kg_overlap *overlap = &signature->overlaps[i];

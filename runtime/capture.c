@@ -458,6 +458,8 @@ static bool add_overlaps(const struct kg_capture *capture, struct kg_signature *
     for (uint32_t a = 0; a < out->pointer_count; a++)
         for (uint32_t b = a + 1; b < out->pointer_count; b++) {
             const struct kg_pointer *x = &out->pointers[a], *y = &out->pointers[b];
+            if (!pointer_written(x) && !pointer_written(y))
+                continue;
             uint64_t at_x = pointer_value(capture, x->param, x->offset);
             uint64_t at_y = pointer_value(capture, y->param, y->offset);
             if (at_x + (uint64_t)x->low < at_y + (uint64_t)y->high &&

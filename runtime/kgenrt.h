@@ -88,23 +88,39 @@ struct kg_param {
     uint32_t offset, size;
 };
 
-/* A scalar that must have this value: `size` bytes (1 to 8) at `offset` bytes inside parameter
- * `param`, little endian in the low bytes of value. Longer by-value structs give several. */
+/* A scalar that a variant relies on: `size` bytes (1 to 8) at `offset` bytes inside parameter
+ * `param`, little endian in the low bytes of value. What the launch passes, less value, in
+ * arithmetic of that many bytes, must be at most span: with span 0 the scalar is pinned to its
+ * value, else it is in a range of span + 1 values. Longer by-value structs give several; scalars
+ * that may have any value, and bytes that nobody reads, give none. */
 struct kg_scalar {
     uint16_t param, offset, size;
-    uint64_t value;
+    uint64_t value, span;
 };
+
+/* The bits that a scalar of 1 to 8 bytes has. */
+static inline uint64_t scalar_mask(unsigned size)
+{
+    return UINT64_MAX >> (64 - 8 * size);
+}
+
+enum { KG_READ = 1, KG_WRITTEN = 2 };
 
 /* A device pointer inside parameter `param` at `offset` bytes: it must be a multiple of align, and
- * the kernel may touch the bytes [value + low, value + high). */
+ * the kernel may touch the bytes [value + low, value + high), in the ways that access names (0: not
+ * known, so in both). */
 struct kg_pointer {
-    uint16_t param, offset;
-    uint32_t align;
+    uint16_t param, offset, align, access;
     int64_t low, high;
 };
+static inline bool pointer_written(const struct kg_pointer *pointer)
+{
+    return pointer->access != KG_READ;
+}
 
-/* Pointers a and b (indices, a < b) whose reach overlapped in the capture: their difference b - a,
- * in bytes, must be just this. All other pairs must be disjoint. */
+/* Pointers a and b (indices, a < b), one of them written, whose reach overlapped in the capture:
+ * their difference b - a, in bytes, must be just this. All other pairs of which one is written must
+ * be disjoint. */
 struct kg_overlap {
     uint16_t a, b;
     int64_t delta;

@@ -108,22 +108,23 @@ static void *const *arguments_of(const struct kernel *kernel, const struct launc
     return space;
 }
 
-/* Little endian, from 1 to 8 bytes. Each size has its own variable, which stays in a register:
- * bytes stored into a wider one would be loaded again, and waited for. Sizes in order of how common
- * they are; a switch would be an indirect jump. */
+/* Little endian, from 1 to 8 bytes; equality is a span of 0. Each size has its own variable, which
+ * stays in a register: bytes stored into a wider one would be loaded again, and waited for. Sizes
+ * in order of how common they are; a switch would be an indirect jump. */
 static inline bool holds(const struct kg_scalar *scalar, const char *argument)
 {
     uint64_t eight = 0;
     uint32_t four;
     if (scalar->size == 4) {
         memcpy(&four, argument, 4);
-        return four == (uint32_t)scalar->value && !(scalar->value >> 32);
+        return four - (uint32_t)scalar->value <= (uint32_t)scalar->span;
     }
-    if (scalar->size == 8)
+    if (scalar->size == 8) {
         memcpy(&eight, argument, 8);
-    else
-        memcpy(&eight, argument, scalar->size & 7);
-    return eight == scalar->value;
+        return eight - scalar->value <= scalar->span;
+    }
+    memcpy(&eight, argument, scalar->size & 7);
+    return ((eight - scalar->value) & scalar_mask(scalar->size)) <= scalar->span;
 }
 
 /* ---- guards ------------------------------------------------------------------------------------
@@ -168,15 +169,19 @@ static inline bool pointers_aligned(const struct kg_signature *signature, void *
     return !astray;
 }
 
-static bool overlap_known(const struct kg_signature *signature, uint32_t a, uint32_t b)
+/* Of two pointers whose reach has bytes in common: whether the variant was verified like that. */
+static bool may_overlap(const struct kg_signature *signature, uint32_t a, uint32_t b)
 {
+    const struct kg_pointer *x = &signature->pointers[a], *y = &signature->pointers[b];
+    if (x->low == x->high || y->low == y->high || (!pointer_written(x) && !pointer_written(y)))
+        return true;
     for (uint32_t i = 0; i < signature->overlap_count; i++)
         if (signature->overlaps[i].a == a && signature->overlaps[i].b == b)
             return true;
     return false;
 }
 
-/* Recorded overlaps are just as they were; all other pairs are disjoint. */
+/* Recorded overlaps are just as they were; all other pairs of which one is written are disjoint. */
 static inline bool pointers_apart(const struct kg_signature *signature,
                                   const struct touched *touched)
 {
@@ -192,7 +197,7 @@ static inline bool pointers_apart(const struct kg_signature *signature,
         uint64_t low = touched->low[b], high = touched->high[b];
         for (uint32_t a = 0; a < b; a++) {
             bool apart = touched->high[a] <= low || high <= touched->low[a];
-            if (__builtin_expect(!apart, 0) && low != high && !overlap_known(signature, a, b))
+            if (__builtin_expect(!apart, 0) && !may_overlap(signature, a, b))
                 return false;
         }
     }
@@ -248,7 +253,8 @@ bool signature_fits(const struct kernel *kernel, const struct kg_signature *sign
     for (uint32_t i = 0; i < signature->scalar_count; i++) {
         const struct kg_scalar *s = &signature->scalars[i];
         if (s->param >= kernel->param_count || !s->size || s->size > 8 ||
-            (uint32_t)s->offset + s->size > kernel->params[s->param].size)
+            (uint32_t)s->offset + s->size > kernel->params[s->param].size ||
+            (s->value | s->span) & ~scalar_mask(s->size))
             return false;
     }
     for (uint32_t i = 0; i < n; i++) {

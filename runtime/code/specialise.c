@@ -64,6 +64,8 @@ static kg_status spread_scalars(struct work *work, const struct kg_param *params
             scalar->offset + scalar->size > params[scalar->param].size ||
             params[scalar->param].offset + scalar->offset + scalar->size > work->byte_count)
             return KG_BAD_INPUT;
+        if (scalar->span)
+            continue; /* one of several values */
         uint32_t at = params[scalar->param].offset + scalar->offset;
         for (unsigned j = 0; j < scalar->size; j++) {
             work->bytes[at + j] = (uint8_t)(scalar->value >> 8 * j);

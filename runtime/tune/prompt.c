@@ -145,6 +145,12 @@ static void put_value(struct text *t, unsigned size, uint64_t bits)
 /* Words of a by-value struct are shown four bytes at a time: what C types mostly are. */
 static void put_scalar(struct text *t, const struct kg_param *param, const struct kg_scalar *s)
 {
+    if (s->span) {
+        text_put(t, "  - p%u, byte %u, %u bytes: an integer from 0x%" PRIx64 " to 0x%" PRIx64 "\n",
+                 s->param, s->offset, s->size, s->value,
+                 (s->value + s->span) & scalar_mask(s->size));
+        return;
+    }
     unsigned step = param->size != 8 && s->size == 8 ? 4 : s->size;
     for (unsigned at = 0; step && at < s->size; at += step) {
         uint64_t bits = s->value >> (8 * at);
@@ -158,10 +164,11 @@ static void put_scalar(struct text *t, const struct kg_param *param, const struc
 
 static void put_pointer(struct text *t, const struct kg_pointer *p)
 {
+    static const char *const access[] = {"touch", "read", "write", "read and write"};
     text_put(t,
-             "  - p%u, byte %u: device pointer, a multiple of %u; the kernel may touch the bytes "
+             "  - p%u, byte %u: device pointer, a multiple of %u; the kernel may %s the bytes "
              "[%" PRId64 ", %" PRId64 ") from it\n",
-             p->param, p->offset, p->align, p->low, p->high);
+             p->param, p->offset, p->align, access[p->access & 3], p->low, p->high);
 }
 
 static void put_overlaps(struct text *t, const struct kg_signature *signature)
@@ -169,14 +176,16 @@ static void put_overlaps(struct text *t, const struct kg_signature *signature)
     if (signature->pointer_count < 2)
         return;
     if (!signature->overlap_count)
-        text_put(t, "- The memory of different pointers is disjoint (`__restrict__` is true).\n");
+        text_put(t, "- The memory of different pointers is disjoint where one of them is written "
+                    "(`__restrict__` is "
+                    "true).\n");
     for (uint32_t i = 0; i < signature->overlap_count; i++) {
         const struct kg_overlap *o = &signature->overlaps[i];
         if (o->a >= signature->pointer_count || o->b >= signature->pointer_count)
             continue;
         text_put(t,
                  "- The memory of p%u and p%u overlaps: the second pointer is the first plus "
-                 "%" PRId64 " bytes. All pairs that are not named here are disjoint.\n",
+                 "%" PRId64 " bytes. All other pairs of which one is written are disjoint.\n",
                  signature->pointers[o->a].param, signature->pointers[o->b].param, o->delta);
     }
 }

@@ -67,8 +67,9 @@ static void publish(void)
     struct kernel_model model;
     struct store *store;
     bool best;
-    struct kg_scalar scalars[] = {{3, 0, 4, n}, {4, 0, 4, 0}, {5, 0, 4, m}};
-    struct kg_pointer pointers[] = {{0, 0, 16, 0, 256}, {1, 0, 16, 0, 256}, {2, 0, 16, 0, 256}};
+    struct kg_scalar scalars[] = {{3, 0, 4, n, 0}, {4, 0, 4, 0, 0}, {5, 0, 4, m, 0}};
+    struct kg_pointer pointers[] = {
+        {0, 0, 16, 0, 0, 256}, {1, 0, 16, 0, 0, 256}, {2, 0, 16, 0, 0, 256}};
     memcpy(&scalars[1].value, &x, sizeof x);
     WELL(real_open(NULL));
     WELL(real_hardware(0, &hardware));

@@ -53,9 +53,9 @@ static int prepare(void)
     struct kernel_model model;
     struct store *store;
     float a = 2;
-    struct kg_scalar scalars[] = {{2, 0, 4, 0}, {3, 0, 4, COUNT}};
+    struct kg_scalar scalars[] = {{2, 0, 4, 0, 0}, {3, 0, 4, COUNT, 0}};
     memcpy(&scalars[0].value, &a, sizeof a);
-    struct kg_pointer pointers[] = {{0, 0, 16, 0, BYTES}, {1, 0, 16, 0, BYTES}};
+    struct kg_pointer pointers[] = {{0, 0, 16, 0, 0, BYTES}, {1, 0, 16, 0, 0, BYTES}};
     WELL(real_open(NULL));
     WELL(real.cuInit(0));
     WELL(real_hardware(0, &hardware));

@@ -139,7 +139,7 @@ static unsigned check_folds(const struct fold *rows, unsigned count, unsigned tu
         struct kg_bytes out = {0};
         fold_words(words, &state);
         const struct kg_scalar known[] = {
-            {1, 0, 8, words[0]}, {2, 0, 8, words[1]}, {3, 0, 8, words[2]}};
+            {1, 0, 8, words[0], 0}, {2, 0, 8, words[1], 0}, {3, 0, 8, words[2], 0}};
         if (ptx_rewrite(text, "k", &one, params, 4, known, 3, &out, done) != KG_OK)
             return count;
         for (unsigned side = 0; side < 2; side++) {

@@ -8,8 +8,8 @@
 static struct store *store;
 static struct kg_id key;
 static struct kg_hardware hardware;
-static struct kg_scalar scalars[] = {{2, 0, 4, 1000}};
-static struct kg_pointer pointers[] = {{0, 0, 16, 0, 4000}, {1, 0, 16, 0, 4000}};
+static struct kg_scalar scalars[] = {{2, 0, 4, 1000, 0}};
+static struct kg_pointer pointers[] = {{0, 0, 16, 0, 0, 4000}, {1, 0, 16, 0, 0, 4000}};
 
 /* A variant that fits the fixture's kernel. */
 static struct kg_variant fitting(struct kernel *kernel, double ratio)
@@ -157,7 +157,7 @@ static void objections(void)
 {
     struct kernel *kernel = fixture_kernel("objections", 0x500);
     struct kg_variant v = fitting(kernel, 1.5);
-    struct kg_scalar outside[] = {{7, 0, 4, 0}};
+    struct kg_scalar outside[] = {{7, 0, 4, 0, 0}};
     v.driver_version = 12000;
     put(v);
     v = fitting(kernel, 1.5);

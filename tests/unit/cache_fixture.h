@@ -10,8 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static struct kg_scalar fixture_scalars[] = {{2, 0, 4, 1000}, {3, 0, 8, 0x400921fb54442d18}};
-static struct kg_pointer fixture_pointers[] = {{0, 0, 256, 0, 4096}, {1, 0, 16, -16, 4096}};
+static struct kg_scalar fixture_scalars[] = {{2, 0, 4, 1000, 24}, {3, 0, 8, 0x400921fb54442d18, 0}};
+static struct kg_pointer fixture_pointers[] = {{0, 0, 256, KG_READ, 0, 4096},
+                                               {1, 0, 16, 0, -16, 4096}};
 static struct kg_overlap fixture_overlaps[] = {{0, 1, 16}};
 
 static inline struct kg_id id_of(const char *text)

@@ -10,6 +10,9 @@ static void same_signature(const struct kg_signature *a, const struct kg_signatu
     CHECK(a->scalar_count == b->scalar_count && a->pointer_count == b->pointer_count &&
           a->overlap_count == b->overlap_count);
     CHECK(a->scalars[1].value == b->scalars[1].value && a->scalars[1].param == b->scalars[1].param);
+    CHECK(a->scalars[0].span == 24 && b->scalars[0].span == 24 && !b->scalars[1].span);
+    CHECK(a->pointers[0].access == KG_READ && b->pointers[0].access == KG_READ &&
+          !b->pointers[1].access);
     CHECK(a->pointers[1].low == b->pointers[1].low && a->pointers[1].align == b->pointers[1].align);
     CHECK(a->overlaps[0].delta == b->overlaps[0].delta);
     struct kg_id x, y;
@@ -24,13 +27,14 @@ static void variant(void)
     struct kg_bytes record;
     one.code = id_of("code");
     one.evidence = id_of("evidence");
+    one.recipe = id_of("recipe");
     variant_identify(&one);
     CHECK(variant_pack(&one, &record) == KG_OK);
     CHECK(variant_parse(record.data, record.size, &two) == KG_OK);
     CHECK(id_equal(&one.id, &two.id) && id_equal(&one.hardware, &two.hardware) &&
           id_equal(&one.kernel, &two.kernel) && id_equal(&one.code, &two.code) &&
           id_equal(&one.source, &two.source) && id_equal(&one.ptx, &two.ptx) &&
-          id_equal(&one.evidence, &two.evidence));
+          id_equal(&one.recipe, &two.recipe) && id_equal(&one.evidence, &two.evidence));
     same_signature(&one.signature, &two.signature);
     CHECK(!memcmp(&one.launch, &two.launch, sizeof one.launch));
     CHECK(!strcmp(one.maker, two.maker) && !strcmp(one.entry, two.entry) &&
@@ -73,6 +77,12 @@ static void identity(void)
     fixture_scalars[0].value++;
     DIFFERS((void)0);
     fixture_scalars[0].value--;
+    fixture_scalars[0].span++;
+    DIFFERS((void)0);
+    fixture_scalars[0].span--;
+    fixture_pointers[0].access = KG_READ | KG_WRITTEN;
+    DIFFERS((void)0);
+    fixture_pointers[0].access = KG_READ;
     struct kg_variant same = fixture_variant("k", 64, 3.0);
     same.note = same.kernel_name = same.maker = "other";
     variant_identify(&same);
@@ -142,6 +152,8 @@ static void forged_signature(void)
     REFUSED(fixture_scalars[0].size = 9, fixture_scalars[0].size = 4);
     REFUSED(fixture_scalars[0].size = 0, fixture_scalars[0].size = 4);
     REFUSED(fixture_scalars[0].value = 1ull << 32, fixture_scalars[0].value = 1000);
+    REFUSED(fixture_scalars[0].span = 1ull << 32, fixture_scalars[0].span = 24);
+    REFUSED(fixture_pointers[0].access = 4, fixture_pointers[0].access = KG_READ);
     REFUSED(fixture_pointers[0].align = 0, fixture_pointers[0].align = 256);
     REFUSED(fixture_pointers[0].align = 48, fixture_pointers[0].align = 256);
     REFUSED(fixture_pointers[0].low = 5000, fixture_pointers[0].low = 0);

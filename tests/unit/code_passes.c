@@ -91,7 +91,7 @@ static void check_fold(const char *text, const uint64_t words[3], unsigned *fold
 {
     const struct kg_param params[] = {{0, 8}, {8, 8}, {16, 8}, {24, 8}};
     const struct kg_scalar known[] = {
-        {1, 0, 8, words[0]}, {2, 0, 8, words[1]}, {3, 0, 8, words[2]}};
+        {1, 0, 8, words[0], 0}, {2, 0, 8, words[1], 0}, {3, 0, 8, words[2], 0}};
     struct kg_bytes out = {0};
     unsigned done[PASS_COUNT];
     uint64_t results[2];

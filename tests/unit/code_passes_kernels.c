@@ -31,7 +31,7 @@ static unsigned known_scalars(const struct corpus_case *c, uint64_t wanted, stru
             uint16_t size = (uint16_t)(param->size - at < 8 ? param->size - at : 8);
             if (is_pointer(c, i, at) || !(wanted >> (number++ & 63) & 1))
                 continue;
-            out[count] = (struct kg_scalar){(uint16_t)i, (uint16_t)at, size, 0};
+            out[count] = (struct kg_scalar){(uint16_t)i, (uint16_t)at, size, 0, 0};
             memcpy(&out[count++].value, c->params + param->offset + at, size);
         }
     }

@@ -47,8 +47,8 @@ static char *specialise(const char *entry, const struct kg_launch *launch,
     struct kg_scalar scalars[16];
     unsigned done[PASS_COUNT];
     for (unsigned i = 0; i < count; i++)
-        scalars[i] =
-            (struct kg_scalar){pinned[i].param, pinned[i].offset, pinned[i].size, pinned[i].value};
+        scalars[i] = (struct kg_scalar){pinned[i].param, pinned[i].offset, pinned[i].size,
+                                        pinned[i].value, 0};
     CHECK(image_select(ptx, 0, "sm_100", true, &code) == KG_OK);
     CHECK(kernel_model_make(&code, entry, &model) == KG_OK);
     kg_status got = ptx_specialise(ptx, entry, launch, model.params, model.param_count, scalars,
@@ -173,7 +173,7 @@ static void check_refusals(void)
     struct kg_bytes out;
     unsigned done[PASS_COUNT];
     struct kg_param params[] = {{0, 8}}, wrong[] = {{0, 4}};
-    struct kg_scalar beyond = {0, 4, 8, 0};
+    struct kg_scalar beyond = {0, 4, 8, 0, 0};
     CHECK(ptx_specialise(ptx, "nothing", NULL, params, 1, NULL, 0, &out, done) == KG_NOT_FOUND);
     CHECK(ptx_specialise(ptx, "pointers", NULL, wrong, 1, NULL, 0, &out, done) == KG_BAD_INPUT);
     CHECK(ptx_specialise(ptx, "pointers", NULL, params, 1, &beyond, 1, &out, done) == KG_BAD_INPUT);

@@ -43,8 +43,9 @@ static CUresult original(const struct launch *launch)
 /* kernel(float *a, float *b, struct { int n; short m; char c; } s, double x) */
 static const struct kg_param params[] = {{0, 8}, {8, 8}, {16, 8}, {24, 8}};
 static struct kernel kernel = {.modelled = true, .param_count = 4, .params = params};
-static struct kg_scalar scalars[] = {{2, 0, 4, 100}, {2, 4, 2, 7}, {2, 6, 1, 200}, {3, 0, 8, 0}};
-static struct kg_pointer pointers[] = {{0, 0, 16, 0, 400}, {1, 0, 4, -4, 404}};
+static struct kg_scalar scalars[] = {
+    {2, 0, 4, 100, 0}, {2, 4, 2, 7, 0}, {2, 6, 1, 200, 0}, {3, 0, 8, 0, 0}};
+static struct kg_pointer pointers[] = {{0, 0, 16, 0, 0, 400}, {1, 0, 4, 0, -4, 404}};
 static struct kg_overlap overlap = {0, 1, 200};
 
 static struct {
@@ -247,13 +248,13 @@ static void hostile_guards(void)
     CHECK(signature_fits(&kernel, &signature));
     scalars[0].param = 4; /* no such parameter */
     CHECK(!signature_fits(&kernel, &signature));
-    scalars[0] = (struct kg_scalar){2, 6, 4, 100}; /* past the parameter's end */
+    scalars[0] = (struct kg_scalar){2, 6, 4, 100, 0}; /* past the parameter's end */
     CHECK(!signature_fits(&kernel, &signature));
-    scalars[0] = (struct kg_scalar){2, 0, 9, 100};
+    scalars[0] = (struct kg_scalar){2, 0, 9, 100, 0};
     CHECK(!signature_fits(&kernel, &signature));
-    scalars[0] = (struct kg_scalar){2, 0, 0, 100};
+    scalars[0] = (struct kg_scalar){2, 0, 0, 100, 0};
     CHECK(!signature_fits(&kernel, &signature));
-    scalars[0] = (struct kg_scalar){2, 0, 4, 100};
+    scalars[0] = (struct kg_scalar){2, 0, 4, 100, 0};
     pointers[0].align = 12;
     CHECK(!signature_fits(&kernel, &signature));
     pointers[0].align = 0;

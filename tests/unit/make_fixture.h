@@ -32,8 +32,8 @@ static struct kernel_pointer fixture_pointers[] = {{0, 0}, {1, 0}};
 static struct kernel_global fixture_globals[] = {{(char *)"weight", 100, true},
                                                  {(char *)"scale", 4, false}};
 static struct kg_scalar fixture_scalars[] = {
-    {2, 0, 8, 3}, {2, 8, 4, 0}, {3, 0, 4, 10000}, {4, 0, 8, 1ull << 33}};
-static struct kg_pointer fixture_reaches[] = {{0, 0, 256, 0, 40000}, {1, 0, 16, 0, 40000}};
+    {2, 0, 8, 3, 0}, {2, 8, 4, 0, 0}, {3, 0, 4, 10000, 0}, {4, 0, 8, 1ull << 33, 0}};
+static struct kg_pointer fixture_reaches[] = {{0, 0, 256, 0, 0, 40000}, {1, 0, 16, 0, 0, 40000}};
 static struct kg_overlap fixture_overlap = {0, 1, 0};
 static unsigned char fixture_args[40];
 

@@ -31,7 +31,8 @@ static struct kg_bytes ptx;
 
 static bool job_make(struct job *job, const char *entry)
 {
-    static struct kg_scalar scalars[] = {{2, 0, 4, 1000}, {3, 0, 4, 0x3f000000}, {4, 0, 4, 7}};
+    static struct kg_scalar scalars[] = {
+        {2, 0, 4, 1000, 0}, {3, 0, 4, 0x3f000000, 0}, {4, 0, 4, 7, 0}};
     memset(job, 0, sizeof *job);
     job->capture.hardware = (struct kg_hardware){.vendor = "nvidia", .arch = "sm_90"};
     job->capture.launch = (struct kg_launch){{4, 1, 1}, {256, 1, 1}, 0};

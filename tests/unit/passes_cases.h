@@ -236,7 +236,7 @@ static inline char *pass_rewritten(const struct pass_case *c, const char *text, 
 {
     unsigned bytes = (unsigned)atoi(c->type + 1) / 8, done[PASS_COUNT];
     const struct kg_param params[] = {{0, 8}, {8, 8}, {16, bytes}};
-    const struct kg_scalar known = {2, 0, (uint16_t)bytes, scalar};
+    const struct kg_scalar known = {2, 0, (uint16_t)bytes, scalar, 0};
     struct kg_bytes out = {0};
     kg_status status = ptx_rewrite(text, "k", launch, params, 3, &known, 1, &out, done);
     if (status == KG_OK && (c->pass == PASS_COUNT || done[c->pass]))
