@@ -337,16 +337,16 @@ static json_t *json_words(const struct kg_capture *capture)
 
 static json_t *json_regions(const struct kg_capture *capture)
 {
+    static const char *const kinds[] = {"pointer", "global", "nested"};
     json_t *regions = json_array();
     for (uint32_t i = 0; i < capture->region_count; i++) {
         const struct capture_region *region = &capture->regions[i];
         char address[24];
         snprintf(address, sizeof address, "0x%llx", (unsigned long long)region->address);
-        json_array_append_new(regions,
-                              json_pack("{s:s, s:s, s:I, s:o}", "kind",
-                                        region->kind == CAPTURE_GLOBAL ? "global" : "pointer",
-                                        "address", address, "size", (json_int_t)region->size,
-                                        "name", json_text(region->name)));
+        json_array_append_new(
+            regions, json_pack("{s:s, s:s, s:I, s:b, s:o}", "kind", kinds[region->kind], "address",
+                               address, "size", (json_int_t)region->size, "result_kept",
+                               region->after != NULL, "name", json_text(region->name)));
     }
     return regions;
 }
@@ -360,7 +360,9 @@ static json_t *json_capture(const struct kg_capture *capture, const char *path)
         json_array_append_new(pointers,
                               json_pack("{s:i, s:i, s:I}", "param", capture->pointers[i].param,
                                         "offset", capture->pointers[i].offset, "region",
-                                        (json_int_t)capture->pointers[i].region));
+                                        capture->pointers[i].region == CAPTURE_NO_REGION
+                                            ? (json_int_t)-1
+                                            : (json_int_t)capture->pointers[i].region));
     return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:I, s:o, s:o, s:o, s:I, s:i}",
                      "kind", "capture", "file", json_text(path), "kernel",
                      json_id(&capture->kernel), "name", json_text(capture->entry), "readable",

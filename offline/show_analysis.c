@@ -28,11 +28,11 @@ static void capture_launch(const struct kg_capture *capture, struct analysis_lau
     *out = (struct analysis_launch){.launch = capture->launch, .args = capture->args};
     for (uint32_t i = 0; i < capture->pointer_count && i < 64; i++) {
         const struct capture_pointer *pointer = &capture->pointers[i];
-        const struct capture_region *region = &capture->regions[pointer->region];
         uint32_t at = capture->params[pointer->param].offset + pointer->offset;
         uint64_t value = 0;
-        if (at + 8u > capture->args.size)
+        if (at + 8u > capture->args.size || pointer->region == CAPTURE_NO_REGION)
             continue;
+        const struct capture_region *region = &capture->regions[pointer->region];
         memcpy(&value, capture->args.data + at, 8);
         out->extents[out->extent_count++] = (struct analysis_extent){
             at, (int64_t)(region->allocation - value),

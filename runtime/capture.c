@@ -1,9 +1,10 @@
 /* The file form of a capture: see capture.h. Written by the app's watcher, read by the worker and
  * the command line; nothing here touches a GPU, and nothing in a file is believed.
  *
- * Layout: magic, version, the fixed fields, params, argument bytes, pointers, the regions' records,
- * size of the image; then, each at a multiple of 16, the image and the data of every region in
- * order; then the digest. Offsets of data follow from the sizes, so there is none to be wrong. */
+ * Layout: magic, version, the fixed fields, params, argument bytes, the regions' records, pointers,
+ * places, size of the image; then, each at a multiple of 16, the image and, for every region in
+ * order, its data and, where it is kept, what stood there afterwards; then the digest. Offsets of
+ * data follow from the sizes, so there is none to be wrong. */
 #include "capture.h"
 
 #include "pack.h"
@@ -17,12 +18,13 @@
 #include <unistd.h>
 
 enum {
-    VERSION = 2,
+    VERSION = 3,
     ALIGN = 16,        /* of image and data in the file */
     MOST_ARGS = 65536, /* bytes of parameters: drivers take 4 KiB, newer ones 32 KiB */
     MOST_PARAMS = 4096,
     MOST_POINTERS = 1024,
     MOST_REGIONS = 4096,
+    MOST_PLACES = 1 << 20,
     CHUNK = 1 << 20,
 };
 static const size_t most_file = (size_t)8 << 30;
@@ -97,6 +99,7 @@ static void pack_tables(struct pack *out, const struct kg_capture *capture)
     for (uint32_t i = 0; i < capture->region_count; i++) {
         const struct capture_region *region = &capture->regions[i];
         pack_u8(out, (uint8_t)region->kind);
+        pack_u8(out, region->after != NULL);
         pack_u64(out, region->address);
         pack_u64(out, region->size);
         pack_u64(out, region->allocation);
@@ -109,6 +112,12 @@ static void pack_tables(struct pack *out, const struct kg_capture *capture)
         pack_u16(out, capture->pointers[i].offset);
         pack_u32(out, capture->pointers[i].region);
     }
+    pack_u32(out, capture->place_count);
+    for (uint32_t i = 0; i < capture->place_count; i++) {
+        pack_u32(out, capture->places[i].region);
+        pack_u32(out, capture->places[i].target);
+        pack_u64(out, capture->places[i].offset);
+    }
     pack_u64(out, capture->image_size);
 }
 
@@ -118,8 +127,12 @@ static void stream(struct sink *sink, const struct pack *head, const struct kg_c
     hash_begin(&sink->hash);
     sink_put(sink, head->data, head->size);
     sink_put_aligned(sink, capture->image, capture->image_size);
-    for (uint32_t i = 0; i < capture->region_count; i++)
-        sink_put_aligned(sink, capture->regions[i].data, (size_t)capture->regions[i].size);
+    for (uint32_t i = 0; i < capture->region_count; i++) {
+        const struct capture_region *region = &capture->regions[i];
+        sink_put_aligned(sink, region->data, (size_t)region->size);
+        if (region->after)
+            sink_put_aligned(sink, region->after, (size_t)region->size);
+    }
     hash_end(&sink->hash, &digest);
     sink_write(sink, digest.bytes, sizeof digest.bytes);
 }
@@ -257,20 +270,22 @@ static bool region_sound(const struct capture_region *region)
     if (region->kind == CAPTURE_GLOBAL)
         return *region->name != 0;
     uint64_t limit;
-    return region->kind == CAPTURE_POINTER && !*region->name &&
+    return (region->kind == CAPTURE_POINTER || region->kind == CAPTURE_NESTED) && !*region->name &&
            !__builtin_add_overflow(region->allocation, region->allocation_size, &limit) &&
            region->address >= region->allocation && end <= limit;
 }
 
 static void unpack_regions(struct unpack *in, struct kg_capture *out)
 {
-    uint32_t count = unpack_count(in, 1 + 4 * 8 + 4);
+    uint32_t count = unpack_count(in, 2 + 4 * 8 + 4);
     if (count > MOST_REGIONS)
         in->failed = true;
     out->regions = items(in, in->failed ? 0 : count, sizeof *out->regions);
     for (uint32_t i = 0; i < count && !in->failed; i++) {
         struct capture_region *region = &out->regions[i];
+        static const unsigned char kept[1]; /* until its place is known */
         region->kind = (enum capture_region_kind)unpack_u8(in);
+        region->after = unpack_u8(in) ? kept : NULL;
         region->address = unpack_u64(in);
         region->size = unpack_u64(in);
         region->allocation = unpack_u64(in);
@@ -285,8 +300,11 @@ static void unpack_regions(struct unpack *in, struct kg_capture *out)
 static bool pointer_sound(const struct kg_capture *capture, const struct capture_pointer *pointer)
 {
     if (pointer->param >= capture->param_count ||
-        pointer->offset + 8u > capture->params[pointer->param].size ||
-        pointer->region >= capture->region_count)
+        pointer->offset + 8u > capture->params[pointer->param].size)
+        return false;
+    if (pointer->region == CAPTURE_NO_REGION)
+        return true;
+    if (pointer->region >= capture->region_count)
         return false;
     const struct capture_region *region = &capture->regions[pointer->region];
     uint64_t value = pointer_value(capture, pointer->param, pointer->offset);
@@ -311,6 +329,33 @@ static void unpack_pointers(struct unpack *in, struct kg_capture *out)
     out->pointer_count = in->failed ? 0 : count;
 }
 
+static void unpack_places(struct unpack *in, struct kg_capture *out)
+{
+    uint32_t count = unpack_count(in, 16);
+    if (count > MOST_PLACES)
+        in->failed = true;
+    out->places = items(in, in->failed ? 0 : count, sizeof *out->places);
+    for (uint32_t i = 0; i < count && !in->failed; i++) {
+        struct capture_place *place = &out->places[i];
+        place->region = unpack_u32(in);
+        place->target = unpack_u32(in);
+        place->offset = unpack_u64(in);
+    }
+    out->place_count = in->failed ? 0 : count;
+}
+
+static bool place_sound(const struct kg_capture *capture, const struct capture_place *place)
+{
+    if (place->region >= capture->region_count || place->target >= capture->region_count)
+        return false;
+    const struct capture_region *from = &capture->regions[place->region],
+                                *to = &capture->regions[place->target];
+    if (to->kind == CAPTURE_GLOBAL || place->offset > from->size || from->size - place->offset < 8)
+        return false;
+    uint64_t value = word(from->data + place->offset, 8);
+    return value >= to->address && value - to->address <= to->size;
+}
+
 static void unpack_data(struct unpack *in, struct kg_capture *out)
 {
     out->image_size = (size_t)unpack_u64(in);
@@ -320,8 +365,15 @@ static void unpack_data(struct unpack *in, struct kg_capture *out)
     out->image = unpack_bytes(in, out->image_size);
     for (uint32_t i = 0; i < out->region_count && !in->failed; i++) {
         unpack_align(in, ALIGN);
-        out->regions[i].data = unpack_bytes(in, (size_t)out->regions[i].size);
+        struct capture_region *region = &out->regions[i];
+        region->data = unpack_bytes(in, (size_t)region->size);
+        if (!region->after)
+            continue;
+        unpack_align(in, ALIGN);
+        region->after = unpack_bytes(in, (size_t)region->size);
     }
+    for (uint32_t i = 0; i < out->place_count && !in->failed; i++)
+        in->failed = !place_sound(out, &out->places[i]);
 }
 
 kg_status capture_parse(struct kg_bytes file_take, struct kg_capture *out)
@@ -334,6 +386,7 @@ kg_status capture_parse(struct kg_bytes file_take, struct kg_capture *out)
         unpack_params(&in, out);
         unpack_regions(&in, out);
         unpack_pointers(&in, out);
+        unpack_places(&in, out);
         unpack_data(&in, out);
         if (unpack_done(&in))
             return KG_OK;
@@ -367,6 +420,7 @@ void capture_free(struct kg_capture *capture)
     free(capture->params);
     free(capture->pointers);
     free(capture->regions);
+    free(capture->places);
     bytes_free(&capture->args);
     bytes_free(&capture->file);
     *capture = (struct kg_capture){0};
@@ -398,13 +452,13 @@ static bool add_pointers(const struct kg_capture *capture, struct kg_signature *
     struct kg_pointer *all = out->pointers;
     for (uint32_t i = 0; i < capture->pointer_count; i++) {
         const struct capture_pointer *from = &capture->pointers[i];
-        const struct capture_region *region = &capture->regions[from->region];
         uint64_t value = pointer_value(capture, from->param, from->offset);
-        all[i] = (struct kg_pointer){.param = from->param,
-                                     .offset = from->offset,
-                                     .align = alignment(value),
-                                     .low = reach_low(region, value),
-                                     .high = reach_high(region, value)};
+        all[i] = (struct kg_pointer){
+            .param = from->param, .offset = from->offset, .align = alignment(value)};
+        if (from->region == CAPTURE_NO_REGION)
+            continue; /* it touches nothing */
+        all[i].low = reach_low(&capture->regions[from->region], value);
+        all[i].high = reach_high(&capture->regions[from->region], value);
     }
     qsort(all, capture->pointer_count, sizeof *all, by_place);
     for (uint32_t i = 0; i < capture->pointer_count; i++) {

@@ -17,21 +17,34 @@
 enum capture_region_kind {
     CAPTURE_POINTER = 0, /* reached through a pointer parameter */
     CAPTURE_GLOBAL = 1,  /* a __device__ or __constant__ variable of the module */
+    CAPTURE_NESTED = 2,  /* reached through pointers that stand in captured memory */
 };
 
+/* An interval of bytes that the kernel may touch. Several may lie in one allocation. */
 struct capture_region {
     enum capture_region_kind kind;
     uint64_t address;         /* device address of the first captured byte */
     uint64_t size;            /* bytes captured */
     uint64_t allocation;      /* base of the allocation it lies in */
     uint64_t allocation_size; /* bytes */
-    char name[512];           /* of a global; empty for pointers */
+    char name[512];           /* of a global; else empty */
     const unsigned char *data;
+    const unsigned char *after; /* the same bytes after the app's own launch; NULL: not kept */
 };
+
+#define CAPTURE_NO_REGION UINT32_MAX
 
 struct capture_pointer {    /* which argument word reaches which bytes */
     uint16_t param, offset; /* as in kg_pointer */
-    uint32_t region;        /* index into regions */
+    uint32_t region;        /* index into regions; CAPTURE_NO_REGION: an address that this launch
+                               does not follow */
+};
+
+/* A pointer that stands in captured memory: the 8 bytes at `offset` of a region lead into region
+ * `target`, or to its end. */
+struct capture_place {
+    uint32_t region, target;
+    uint64_t offset;
 };
 
 struct kg_capture {
@@ -55,6 +68,8 @@ struct kg_capture {
     struct capture_pointer *pointers;
     uint32_t region_count;
     struct capture_region *regions;
+    uint32_t place_count;
+    struct capture_place *places;
     const unsigned char
         *image; /* exactly what the app's load call was given (fatbin, cubin or PTX) */
     size_t image_size;

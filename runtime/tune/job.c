@@ -161,11 +161,11 @@ static char *launch_text(const struct kg_capture *capture)
     }
     for (uint32_t i = 0; i < capture->pointer_count; i++) {
         const struct capture_pointer *pointer = &capture->pointers[i];
-        const struct capture_region *region = &capture->regions[pointer->region];
         uint64_t at = capture->params[pointer->param].offset + pointer->offset, value = 0;
-        if (at + 8 > capture->args.size)
+        if (at + 8 > capture->args.size || pointer->region == CAPTURE_NO_REGION)
             continue;
         memcpy(&value, capture->args.data + at, 8);
+        const struct capture_region *region = &capture->regions[pointer->region];
         uint64_t end = region->allocation + region->allocation_size;
         json_array_append_new(pointers, json_pack("{sI sI sI}", "at", (json_int_t)at, "low",
                                                   (json_int_t)(region->allocation - value), "high",
@@ -277,6 +277,8 @@ static kg_status analyse(void *self)
         status = store_demote(job->store, &search.suspect, "a process that used it died");
     if (search.suspended && status == KG_OK)
         status = snapshot_make(job->store, job->dir, &job->hardware);
+    if (status == KG_OK && !work->over)
+        status = job_find_others(job);
     work->has_variant = search.found;
     if (search.found)
         work->over = "has a verified variant already";
@@ -545,6 +547,8 @@ kg_status job_run(struct store *store, const char *dir, const char *capture_path
     finish(work, status, failed);
     if (status == KG_OK && !keep && unlink(capture_path) && errno != ENOENT)
         log_line(KG_WARN, "%s: cannot be removed: %s", capture_path, strerror(errno));
+    if (status == KG_OK && !keep)
+        job_remove_others(job);
     job_close(job);
     free(work);
     return status;

@@ -18,6 +18,11 @@ kg_status steps_run(const struct step *steps, unsigned count, void *self,
 kg_status publish_variant(struct job *job, const struct candidate *candidate,
                           const struct verdict *verdict);
 
+/* others.c: captures of the same kernel and signature that lie beside the job's own, into others;
+ * and their end, after the verdict. */
+kg_status job_find_others(struct job *job);
+void job_remove_others(const struct job *job);
+
 void verdict_set(struct verdict *verdict, kg_status status, const char *gate, const char *format,
                  ...) __attribute__((format(printf, 4, 5)));
 /* Whether a comma-separated list (NULL: empty) holds a name. */

@@ -47,6 +47,8 @@ static kg_status write_request(struct job *job, const struct candidate *candidat
                                      .repeats = (unsigned)options()->repeats,
                                      .runs = runs};
     kg_status status = path_make(request_path, "%s/request.json", run->folder);
+    request.other_count = job->other_count;
+    memcpy(request.others, job->others, sizeof request.others);
     if (status == KG_OK)
         status = path_make(code, "%s/code", run->folder);
     if (status == KG_OK && candidate) {

@@ -87,6 +87,8 @@ struct replay_memory {
                                 whose old content is never read */
     unsigned char *result;   /* after the original ran on pristine */
     unsigned char *work, *other, *first; /* scratch; first: result of the variant's first run */
+    const struct kg_capture **others;    /* of the same signature, at other times */
+    unsigned other_count;
 };
 
 /* Plans the extents for a capture's regions: whole granules, with a granule of red zone on either
@@ -99,6 +101,16 @@ kg_status memory_global(struct replay_memory *memory, const char *name, uint64_t
 /* Allocates the images and fills pristine. */
 kg_status memory_create(struct replay_memory *memory);
 void memory_free(struct replay_memory *memory);
+
+/* Where a captured region's bytes stand in an image; false: a module variable without an extent. */
+bool memory_region(const struct replay_memory *memory, uint32_t region, size_t *at);
+/* Takes those of the captures whose memory can stand in this one's place: same kernel, every region
+ * with its like. They must outlive the memory. */
+kg_status memory_others(struct replay_memory *memory, const struct kg_capture *captures,
+                        unsigned count);
+/* out = pristine with what was captured at another time, index < memory->other_count: contents that
+ * the app really had, but for the launch's own scalars. */
+void memory_other(const struct replay_memory *memory, unsigned index, unsigned char *out);
 
 /* out = pristine with every poisoned byte replaced by random bytes of seed (of an odd one by
  * unremarkable floats); inverted: by their complements. */
@@ -208,6 +220,8 @@ enum { RESULT_FD = 3 }; /* where the child finds the descriptor for its lines */
 struct replay_request {
     json_t *json;
     const char *capture, *code, *entry, *accuracy, *gates_off;
+    unsigned other_count;
+    const char *others[JOB_OTHERS]; /* captures of the same signature at other times */
     enum element element;
     struct kg_launch launch;
     uint32_t global_count;

@@ -17,6 +17,28 @@ enum { MOST_REQUEST = 1 << 20, MOST_CODE = 64 << 20, LAYOUT_TRIES = 8 };
 /* ---- the request -------------------------------------------------------------------------------
  */
 
+/* Kept apart from the fixed fields: there may be none. */
+static void others_put(const struct replay_request *request, json_t *json)
+{
+    json_t *others = json_array();
+    for (unsigned i = 0; i < request->other_count; i++)
+        json_array_append_new(others, json_string(request->others[i]));
+    json_object_set_new(json, "others", others);
+}
+
+static bool others_take(json_t *json, struct replay_request *out)
+{
+    json_t *others = json_object_get(json, "others");
+    size_t count = json_array_size(others);
+    if (count > JOB_OTHERS)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (!(out->others[i] = json_string_value(json_array_get(others, i))))
+            return false;
+    out->other_count = (unsigned)count;
+    return true;
+}
+
 kg_status request_write(const struct replay_request *request, const char *path)
 {
     json_t *globals = json_array();
@@ -31,6 +53,8 @@ kg_status request_write(const struct replay_request *request, const char *path)
         (json_int_t)l->block.y, (json_int_t)l->block.z, (json_int_t)l->shared, "globals", globals,
         "repeats", (json_int_t)request->repeats, "runs", (json_int_t)request->runs, "limit_ms",
         (json_int_t)request->variant_limit_ms, "compiler", request->compiler_version);
+    if (json)
+        others_put(request, json);
     char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
     json_decref(json);
     kg_status status = text ? file_write(path, text, strlen(text), 0600) : KG_NO_MEMORY;
@@ -53,6 +77,8 @@ static kg_status unpack(json_t *json, struct replay_request *out)
     out->launch = (struct kg_launch){{(uint32_t)n[0], (uint32_t)n[1], (uint32_t)n[2]},
                                      {(uint32_t)n[3], (uint32_t)n[4], (uint32_t)n[5]},
                                      (uint32_t)n[6]};
+    if (!others_take(json, out))
+        return KG_BAD_INPUT;
     out->element = (enum element)element;
     out->repeats = (unsigned)repeats;
     out->runs = (unsigned)runs;
@@ -87,7 +113,8 @@ kg_status request_read(const char *path, struct replay_request *out)
 /* What a trial borrows until its end. */
 struct child {
     struct replay_request request;
-    struct kg_capture capture;
+    struct kg_capture capture, others[JOB_OTHERS];
+    unsigned other_count;
     struct kg_bytes code;
     struct replay_memory memory;
     struct trial trial;
@@ -105,6 +132,15 @@ static void settle(void)
         log_line(KG_DEBUG, "replay: oom_score_adj could not be set");
     if (fd >= 0)
         close(fd);
+}
+
+/* Further inputs: one that cannot be read any more is one less. */
+static kg_status open_others(struct child *child)
+{
+    for (unsigned i = 0; i < child->request.other_count; i++)
+        child->other_count +=
+            capture_read(child->request.others[i], &child->others[child->other_count]) == KG_OK;
+    return memory_others(&child->memory, child->others, child->other_count);
 }
 
 static kg_status prepare(struct child *child, char *reason, size_t reason_size)
@@ -125,6 +161,8 @@ static kg_status prepare(struct child *child, char *reason, size_t reason_size)
     if (status != KG_OK)
         return status;
     status = memory_create(&child->memory);
+    if (status == KG_OK)
+        status = open_others(child);
     if (status != KG_OK)
         snprintf(reason, reason_size, "%s", status_text(status));
     return status;
@@ -211,6 +249,8 @@ int replay_child(int argc, char **argv)
     cuda_close(child.trial.device);
     memory_free(&child.memory);
     bytes_free(&child.code);
+    for (unsigned i = 0; i < child.other_count; i++)
+        capture_free(&child.others[i]);
     capture_free(&child.capture);
     json_decref(child.request.json);
     return code;

@@ -64,7 +64,7 @@ kg_status memory_plan(struct replay_memory *memory, const struct kg_capture *cap
         return KG_NO_MEMORY;
     for (uint32_t i = 0; i < capture->region_count; i++) {
         const struct capture_region *region = &capture->regions[i];
-        if (region->kind != CAPTURE_POINTER || !region->size)
+        if (region->kind == CAPTURE_GLOBAL || !region->size)
             continue;
         if (region->size > most_bytes || region->address > UINT64_MAX / 2)
             return KG_LIMIT;
@@ -118,6 +118,19 @@ static bool find(const struct replay_memory *memory, uint64_t address, uint64_t 
     return false;
 }
 
+bool memory_region(const struct replay_memory *memory, uint32_t region, size_t *at)
+{
+    const struct capture_region *r = &memory->capture->regions[region];
+    if (r->kind != CAPTURE_GLOBAL)
+        return find(memory, r->address, r->size, at);
+    for (uint32_t i = 0; i < memory->extent_count; i++)
+        if (memory->extents[i].global && memory->extents[i].region == region) {
+            *at = memory->extents[i].at;
+            return true;
+        }
+    return false;
+}
+
 /* Pristine bytes and the slack mask from the capture's regions. */
 static void fill(struct replay_memory *memory)
 {
@@ -132,7 +145,7 @@ static void fill(struct replay_memory *memory)
     for (uint32_t i = 0; i < memory->capture->region_count; i++) {
         const struct capture_region *region = &memory->capture->regions[i];
         size_t at;
-        if (region->kind != CAPTURE_POINTER || !region->size ||
+        if (region->kind == CAPTURE_GLOBAL || !region->size ||
             !find(memory, region->address, region->size, &at))
             continue;
         memcpy(memory->pristine + at, region->data, region->size);
@@ -166,6 +179,7 @@ void memory_free(struct replay_memory *memory)
     free(memory->work);
     free(memory->other);
     free(memory->first);
+    free(memory->others);
     *memory = (struct replay_memory){0};
 }
 
@@ -226,7 +240,7 @@ static bool nearest(const struct kg_capture *capture, uint64_t address, uint32_t
     bool found = false, inside = false;
     for (uint32_t i = 0; i < capture->region_count; i++) {
         const struct capture_region *r = &capture->regions[i], *b = &capture->regions[*best];
-        if (r->kind != CAPTURE_POINTER || !r->size || address < r->address)
+        if (r->kind == CAPTURE_GLOBAL || !r->size || address < r->address)
             continue;
         bool holds = address - r->address < r->size;
         bool nearer = holds ? !inside || r->address > b->address

@@ -47,7 +47,7 @@ static bool looks_like_pointer(const struct kg_capture *capture, const unsigned 
     memcpy(&value, word, 8);
     for (uint32_t i = 0; i < capture->region_count; i++) {
         const struct capture_region *r = &capture->regions[i];
-        if (r->kind == CAPTURE_POINTER &&
+        if (r->kind != CAPTURE_GLOBAL &&
             ((value >= r->address && value - r->address <= r->size) ||
              (value >= r->allocation && value - r->allocation <= r->allocation_size)))
             return true;
@@ -104,7 +104,7 @@ static kg_status make_groups(struct search *search)
         search->groups[n++] = (struct group){.from = extent->at, .global = extent->global};
         for (uint32_t r = 0; r < capture->region_count && !extent->global; r++) {
             const struct capture_region *region = &capture->regions[r];
-            if (region->kind == CAPTURE_POINTER && region->address > extent->address &&
+            if (region->kind != CAPTURE_GLOBAL && region->address > extent->address &&
                 region->address - extent->address < extent->size &&
                 n < capture->region_count + memory->extent_count)
                 search->groups[n++].from = extent->at + (region->address - extent->address);

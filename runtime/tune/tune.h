@@ -32,9 +32,13 @@ struct verdict {
     char *evidence; /* JSON text, malloc'd */
 };
 
+enum { JOB_OTHERS = 4 };
+
 struct job {
     struct kg_arena arena;
     char capture_path[KG_PATH];
+    unsigned other_count; /* captures of the same kernel and signature that lie beside it */
+    const char *others[JOB_OTHERS];
     struct kg_capture capture;
     struct image_code image;
     struct kernel_model model;

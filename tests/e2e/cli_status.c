@@ -243,7 +243,7 @@ static void show_capture(void)
     unsigned char args[12] = {0, 1, 0, 0, 0, 0x7e, 0, 0, 42}, data[16] = {1};
     struct capture_pointer pointer = {0, 0, 0};
     struct capture_region region = {
-        CAPTURE_POINTER, 0x7e0000000100, 16, 0x7e0000000000, 4096, "", data};
+        CAPTURE_POINTER, 0x7e0000000100, 16, 0x7e0000000000, 4096, "", data, NULL};
     struct kg_capture capture = {.hardware = fixture_hardware(),
                                  .program = "/opt/app",
                                  .pid = 5,

@@ -97,7 +97,7 @@ static kg_status observe(struct child *child)
     if (!ranges)
         return KG_NO_MEMORY;
     for (uint32_t i = 0; i < capture->region_count; i++)
-        if (capture->regions[i].kind == CAPTURE_POINTER)
+        if (capture->regions[i].kind != CAPTURE_GLOBAL)
             ranges[count++] = (struct observe_range){.address = capture->regions[i].address,
                                                      .size = capture->regions[i].size,
                                                      .rights = INSTRUMENT_READ | INSTRUMENT_WRITE};

@@ -77,7 +77,7 @@ static bool place(struct subject *s)
 {
     for (uint32_t i = 0; i < s->capture.region_count; i++) {
         const struct capture_region *region = &s->capture.regions[i];
-        if (region->kind != CAPTURE_POINTER || !region->size)
+        if (region->kind == CAPTURE_GLOBAL || !region->size)
             continue;
         uint64_t page = region->address / PAGE * PAGE;
         for (; page < region->address + region->size; page += PAGE)

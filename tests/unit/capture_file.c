@@ -15,13 +15,17 @@ static const char *path = "capture_file.kgc";
  */
 static struct kg_param params[] = {{0, 8}, {8, 8}, {16, 28}, {44, 1}};
 static unsigned char args[45];
-static unsigned char out_data[64], in_data[100], coefficients[40];
+static unsigned char out_data[64], in_data[100], coefficients[40], node[32];
+static const unsigned char result[64] = {1, 2, 3}, node_after[32] = {9};
 static struct capture_region regions[] = {
-    {CAPTURE_POINTER, 0x7e0000000100, 64, 0x7e0000000000, 4096, "", out_data},
-    {CAPTURE_POINTER, 0x7e0000000408, 100, 0x7e0000000000, 4096, "", in_data},
-    {CAPTURE_GLOBAL, 0x7e0000800000, 40, 0, 0, "coefficients", coefficients},
+    {CAPTURE_POINTER, 0x7e0000000100, 64, 0x7e0000000000, 4096, "", out_data, result},
+    {CAPTURE_POINTER, 0x7e0000000408, 100, 0x7e0000000000, 4096, "", in_data, NULL},
+    {CAPTURE_GLOBAL, 0x7e0000800000, 40, 0, 0, "coefficients", coefficients, NULL},
+    {CAPTURE_NESTED, 0x7e0001000010, 32, 0x7e0001000000, 64, "", node, node_after},
 };
 static struct capture_pointer pointers[] = {{0, 0, 0}, {1, 0, 1}, {2, 8, 1}};
+/* in_data[8] leads to the node, the node's word 1 to its own end */
+static struct capture_place places[] = {{1, 3, 8}, {3, 3, 8}};
 
 static void put(unsigned at, uint64_t value, unsigned size)
 {
@@ -40,6 +44,8 @@ static struct kg_capture sample(void)
     put(44, 'x', 1);
     for (unsigned i = 0; i < sizeof in_data; i++)
         in_data[i] = (unsigned char)(i * 7);
+    memcpy(in_data + 8, &(uint64_t){0x7e0001000010}, 8);
+    memcpy(node + 8, &(uint64_t){0x7e0001000030}, 8);
     struct kg_capture capture = {.program = "/usr/bin/app",
                                  .pid = 77,
                                  .time = 1700000000,
@@ -58,8 +64,10 @@ static struct kg_capture sample(void)
                                  .args = {args, sizeof args},
                                  .pointer_count = 3,
                                  .pointers = pointers,
-                                 .region_count = 3,
+                                 .region_count = 4,
                                  .regions = regions,
+                                 .place_count = 2,
+                                 .places = places,
                                  .image = (const unsigned char *)".version 8.0",
                                  .image_size = 13};
     strcpy(capture.hardware.vendor, "nvidia");
@@ -105,12 +113,15 @@ static void same(const struct kg_capture *a, const struct kg_capture *b)
     CHECK(a->pointer_count == b->pointer_count &&
           !memcmp(a->pointers, b->pointers, a->pointer_count * sizeof *a->pointers));
     CHECK(a->image_size == b->image_size && !memcmp(a->image, b->image, a->image_size));
+    CHECK(a->place_count == b->place_count &&
+          !memcmp(a->places, b->places, a->place_count * sizeof *a->places));
     CHECK(a->region_count == b->region_count);
     for (unsigned i = 0; i < a->region_count; i++) {
         const struct capture_region *x = &a->regions[i], *y = &b->regions[i];
         CHECK(x->kind == y->kind && x->address == y->address && x->size == y->size &&
               x->allocation == y->allocation && x->allocation_size == y->allocation_size &&
               !strcmp(x->name, y->name) && !memcmp(x->data, y->data, x->size));
+        CHECK(!x->after == !y->after && (!x->after || !memcmp(x->after, y->after, x->size)));
         CHECK((uintptr_t)y->data % 16 == 0);
     }
 }
@@ -186,7 +197,8 @@ static void forged(const struct kg_bytes *file)
                 signature_free(&signature);
             if (status == KG_OK)
                 for (unsigned i = 0; i < out.region_count; i++)
-                    refused += out.regions[i].data[out.regions[i].size - 1] == 0xfe;
+                    refused += out.regions[i].data[out.regions[i].size - 1] == 0xfe ||
+                               (out.regions[i].after && *out.regions[i].after == 0xfe);
             capture_free(&out);
             file->data[at] = kept;
         }
@@ -214,7 +226,19 @@ static void nonsense(void)
     pointers[2].offset = 8;
     pointers[2].region = 2; /* a global */
     CHECK(capture_write(&capture, path) == KG_OK && capture_read(path, &out) == KG_CORRUPT);
+    pointers[2].region = CAPTURE_NO_REGION; /* an address that the launch did not follow */
+    CHECK(capture_write(&capture, path) == KG_OK && capture_read(path, &out) == KG_OK);
+    CHECK(out.pointers[2].region == CAPTURE_NO_REGION);
+    capture_free(&out);
     pointers[2].region = 1;
+    static const struct capture_place wrong[] = {{4, 3, 8},  {1, 4, 8},  {1, 2, 8}, {1, 3, 93},
+                                                 {1, 3, 16}, {1, 3, ~0}, {3, 1, 8}};
+    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct capture_place kept = places[0];
+        places[0] = wrong[i];
+        CHECK(capture_write(&capture, path) == KG_OK && capture_read(path, &out) == KG_CORRUPT);
+        places[0] = kept;
+    }
 }
 
 static void signature(void)

@@ -95,8 +95,8 @@ kg_status gate_vacuity(struct trial *trial)
             const struct capture_region *source = &capture->regions[s],
                                         *target = &capture->regions[t];
             const struct replay_extent *extent =
-                target->kind == CAPTURE_POINTER ? extent_of(memory, target->address) : NULL;
-            if (!extent || source->kind != CAPTURE_POINTER || source->address == target->address ||
+                target->kind != CAPTURE_GLOBAL ? extent_of(memory, target->address) : NULL;
+            if (!extent || source->kind == CAPTURE_GLOBAL || source->address == target->address ||
                 !copied(trial, source, target, extent) || !passes(trial))
                 continue;
             return because(trial, KG_NOT_ELIGIBLE,
