@@ -57,6 +57,7 @@ struct kg_rejection {
     double ratio, low, high; /* of gate "time", else 0 */
     int driver_version;      /* it was judged under; 0: an older record, not known */
     uint64_t time;
+    struct kg_id evidence; /* blob: JSON as a variant's, of a refusal in a replay; all zero: none */
 };
 
 /* A kernel as a worker met it. */

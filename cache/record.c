@@ -120,7 +120,7 @@ void variant_free(struct kg_variant *variant)
 kg_status rejection_pack(const struct kg_rejection *in, struct kg_bytes *out)
 {
     struct pack pack = {0};
-    pack_begin(&pack, rejection_magic, 2);
+    pack_begin(&pack, rejection_magic, 3);
     pack_id(&pack, &in->hardware);
     pack_id(&pack, &in->kernel);
     pack_id(&pack, &in->signature);
@@ -134,16 +134,19 @@ kg_status rejection_pack(const struct kg_rejection *in, struct kg_bytes *out)
     pack_f64(&pack, in->high);
     pack_u64(&pack, in->time);
     pack_u32(&pack, (uint32_t)in->driver_version);
+    pack_id(&pack, &in->evidence);
     return pack_seal(&pack, out);
 }
 
-/* Version 1 ended before the driver's version: such verdicts cost a model's answers, and stay. */
+/* Version 1 ended before the driver's version, 2 before the evidence: such verdicts cost a model's
+ * answers, and stay. */
 kg_status rejection_parse(const void *data, size_t size, struct kg_rejection *out)
 {
     struct unpack in;
-    kg_status status = begin(&in, data, size, rejection_magic, 2);
-    bool old =
-        status == KG_UNSUPPORTED && (status = begin(&in, data, size, rejection_magic, 1)) == KG_OK;
+    uint32_t version = 3;
+    kg_status status = begin(&in, data, size, rejection_magic, version);
+    while (status == KG_UNSUPPORTED && --version)
+        status = begin(&in, data, size, rejection_magic, version);
     unpack_id(&in, &out->hardware);
     unpack_id(&in, &out->kernel);
     unpack_id(&in, &out->signature);
@@ -156,7 +159,10 @@ kg_status rejection_parse(const void *data, size_t size, struct kg_rejection *ou
     out->low = unpack_f64(&in);
     out->high = unpack_f64(&in);
     out->time = unpack_u64(&in);
-    out->driver_version = old ? 0 : (int)unpack_u32(&in);
+    out->driver_version = version < 2 ? 0 : (int)unpack_u32(&in);
+    out->evidence = (struct kg_id){{0}};
+    if (version >= 3)
+        unpack_id(&in, &out->evidence);
     return status == KG_OK ? finish(&in) : status;
 }
 

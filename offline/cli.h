@@ -178,6 +178,15 @@ json_t *blob_text(struct store *store, const json_t *id);
 /* Members of a list of the store that belong to the kernel, or bear the variant's id. */
 json_t *matching(const json_t *stored, const char *list, const char *id_key, const char *what);
 
+/* What a gate asks, in words; empty for names that are none. */
+const char *gate_text(const char *name);
+
+/* ---- show_evidence.c ------------------------------------------------------------------------- */
+
+/* The evidence of a variant (or a refused candidate), as stored_read and show made it: JSON of the
+ * record with the evidence's own object in "evidence". */
+void evidence_print(const json_t *record, bool variant);
+
 /* ---- start.c: programs with the preload, for run and capture ----------------------------------
  */
 

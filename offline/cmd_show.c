@@ -35,7 +35,7 @@ static const struct {
 #undef GATE
 };
 
-static const char *gate_text(const char *name)
+const char *gate_text(const char *name)
 {
     for (unsigned i = 0; i < sizeof gates / sizeof *gates; i++)
         if (!strcmp(gates[i].name, name))
@@ -57,31 +57,17 @@ json_t *blob_text(struct store *store, const json_t *id)
     return text;
 }
 
-struct evidence_search {
-    const char *id;
-    struct kg_id evidence;
-    bool found;
-};
-
-static bool find_evidence(void *self, const struct kg_variant *variant, bool best)
+/* A blob that is JSON, or null where there is none. */
+static json_t *blob_json(struct store *store, const json_t *id)
 {
-    struct evidence_search *search = self;
-    char text[KG_ID_TEXT];
-    search->found = !strcmp(id_text(&variant->id, text), search->id);
-    search->evidence = variant->evidence;
-    return !search->found;
-}
-
-static json_t *evidence_of(struct store *store, const char *id)
-{
-    struct evidence_search search = {.id = id};
+    struct kg_id blob;
     struct kg_bytes bytes;
-    (void)store_each_variant(store, find_evidence, &search); /* damage was said already */
-    if (!search.found || store_get_blob(store, &search.evidence, &bytes) != KG_OK)
+    if (!json_is_string(id) || id_parse(json_string_value(id), &blob) != KG_OK ||
+        store_get_blob(store, &blob, &bytes) != KG_OK)
         return json_null();
-    json_t *evidence = json_loadb((const char *)bytes.data, bytes.size, 0, NULL);
+    json_t *json = json_loadb((const char *)bytes.data, bytes.size, 0, NULL);
     bytes_free(&bytes);
-    return evidence ? evidence : json_null();
+    return json ? json : json_null();
 }
 
 /* Adds what stands in blobs: evidence, sources. */
@@ -94,7 +80,7 @@ static void complete(json_t *result)
         return;
     json_array_foreach(json_object_get(result, "variants"), i, item)
     {
-        json_object_set_new(item, "evidence", evidence_of(store, member_text(item, "id")));
+        json_object_set_new(item, "evidence", blob_json(store, json_object_get(item, "evidence")));
         json_object_set_new(item, "source_text", blob_text(store, json_object_get(item, "source")));
         json_object_set_new(item, "ptx_text", blob_text(store, json_object_get(item, "ptx")));
     }
@@ -102,6 +88,7 @@ static void complete(json_t *result)
     {
         json_object_set_new(item, "source_text",
                             blob_text(store, json_object_get(item, "candidate")));
+        json_object_set_new(item, "evidence", blob_json(store, json_object_get(item, "evidence")));
     }
     store_close(store);
 }
@@ -205,7 +192,8 @@ static void print_evidence(const json_t *evidence)
     say(", kgenrt %s\n  %-14s", member_text(evidence, "kgenrt"), "passed");
     json_array_foreach(json_object_get(evidence, "gates"), i, gate)
     {
-        say(" %s", json_is_string(gate) ? json_string_value(gate) : "?");
+        if (json_is_true(json_object_get(gate, "passed")))
+            say(" %s", member_text(gate, "name"));
     }
     say("\n  %-14s %.0f bytes that the original writes, %s; %.0f launches gave equal results\n",
         "compared", member_number(evidence, "written_bytes"), member_text(evidence, "comparison"),
@@ -309,6 +297,20 @@ static void print(const json_t *result)
     json_array_foreach(json_object_get(result, "rejections"), i, item)
     {
         print_rejection(item);
+    }
+}
+
+static void print_all_evidence(const json_t *result)
+{
+    const json_t *item;
+    size_t i;
+    json_array_foreach(json_object_get(result, "variants"), i, item)
+    {
+        evidence_print(item, true);
+    }
+    json_array_foreach(json_object_get(result, "rejections"), i, item)
+    {
+        evidence_print(item, false);
     }
 }
 
@@ -444,7 +446,8 @@ static int run(const struct arguments *arguments)
     if (size_of(result, "variants") + size_of(result, "kernels") + size_of(result, "rejections") +
         size_of(result, "jobs")) {
         complete(result);
-        return output(arguments, result, print, code);
+        bool evidence = argument(arguments, "evidence") != NULL;
+        return output(arguments, result, evidence ? print_all_evidence : print, code);
     }
     json_decref(result);
     if (broken)
@@ -456,6 +459,7 @@ static int run(const struct arguments *arguments)
 
 static const struct cli_option show_options[] = {
     {"analysis", 'a', NULL, "show what the kernel's PTX tells of it, instead of results"},
+    {"evidence", 'e', NULL, "show all that a verdict rests on, gate by gate (--json: all of it)"},
     {0},
 };
 
@@ -474,6 +478,12 @@ const struct command cmd_show = {
         "source.\n"
         "\n"
         "CAPTURE is a file made by 'kgenrt capture': shows the launch that it holds.\n"
+        "\n"
+        "With --evidence: for each variant and each refused candidate that met the GPU, who "
+        "checked "
+        "what on which device, by which program and which code, the digests of inputs and result, "
+        "each gate in order with the time it took and what it saw, both timings with all their "
+        "parameters, and the command that repeats the verdict ('kgenrt verify').\n"
         "\n"
         "With --analysis: what the kernel's PTX tells, for the launch that was captured last. "
         "Whether "
@@ -494,6 +504,7 @@ const struct command cmd_show = {
     .most = 2,
     .examples = " kgenrt show softmax\n"
                 " kgenrt show 3fa9c01b\n"
+                " kgenrt show --evidence 3fa9c01b\n"
                 " kgenrt show ./stencil-1f2e3d4c.kgcap\n"
                 " kgenrt show --analysis softmax",
     .run = run,

@@ -144,7 +144,7 @@ json_t *json_variant(const struct kg_variant *variant, bool best)
     name_readable(variant->kernel_name, readable, sizeof readable);
     return json_pack(
         "{s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:f, "
-        "s:o, s:o, s:o, s:o, s:i, s:i, s:I}",
+        "s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:I}",
         "id", json_id(&variant->id), "best", best, "kernel", json_id(&variant->kernel), "name",
         json_text(variant->kernel_name), "readable", json_text(readable), "hardware",
         json_id(&variant->hardware), "maker", json_text(variant->maker), "entry",
@@ -153,24 +153,24 @@ json_t *json_variant(const struct kg_variant *variant, bool best)
         "original_ns", variant->original_ns, "variant_ns", variant->variant_ns, "ratio",
         variant->ratio, "low", variant->low, "high", variant->high, "signature",
         json_signature(&variant->signature), "code", json_id(&variant->code), "source",
-        json_id(&variant->source), "ptx", json_id(&variant->ptx), "driver_version",
-        variant->driver_version, "compiler_version", variant->compiler_version, "time",
-        (json_int_t)variant->time);
+        json_id(&variant->source), "ptx", json_id(&variant->ptx), "evidence",
+        json_id(&variant->evidence), "driver_version", variant->driver_version, "compiler_version",
+        variant->compiler_version, "time", (json_int_t)variant->time);
 }
 
 json_t *json_rejection(const struct kg_rejection *rejection)
 {
     char readable[512];
     name_readable(rejection->kernel_name, readable, sizeof readable);
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:i, s:I}",
-                     "kernel", json_id(&rejection->kernel), "name",
-                     json_text(rejection->kernel_name), "readable", json_text(readable), "hardware",
-                     json_id(&rejection->hardware), "signature", json_id(&rejection->signature),
-                     "maker", json_text(rejection->maker), "gate", json_text(rejection->gate),
-                     "reason", json_text(rejection->reason), "candidate",
-                     json_id(&rejection->candidate), "ratio", rejection->ratio, "low",
-                     rejection->low, "high", rejection->high, "driver_version",
-                     rejection->driver_version, "time", (json_int_t)rejection->time);
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:i, s:I}", "evidence",
+        json_id(&rejection->evidence), "kernel", json_id(&rejection->kernel), "name",
+        json_text(rejection->kernel_name), "readable", json_text(readable), "hardware",
+        json_id(&rejection->hardware), "signature", json_id(&rejection->signature), "maker",
+        json_text(rejection->maker), "gate", json_text(rejection->gate), "reason",
+        json_text(rejection->reason), "candidate", json_id(&rejection->candidate), "ratio",
+        rejection->ratio, "low", rejection->low, "high", rejection->high, "driver_version",
+        rejection->driver_version, "time", (json_int_t)rejection->time);
 }
 
 json_t *json_job(const struct kg_job_note *job)

@@ -28,6 +28,15 @@ _Static_assert(sizeof(struct instrument_state) == 88 + 8 * 48,
 _Static_assert(sizeof(struct instrument_range) == 48, "as in instrument_device.cu");
 _Static_assert(sizeof(struct instrument_report) == 56, "as in instrument_device.cu");
 
+void instrument_digest(struct kg_id *out)
+{
+    struct kg_hash hash;
+    hash_begin(&hash);
+    hash_text(&hash, instrument_base);
+    hash_text(&hash, instrument_races);
+    hash_end(&hash, out);
+}
+
 /* ---- shared with the other files -------------------------------------------------------------
  */
 

@@ -54,6 +54,9 @@ kg_status ptx_instrument(const char *ptx, const char *entry,
                          const struct instrument_options *options, struct instrumented *out);
 void instrumented_free(struct instrumented *instrumented);
 
+/* Digest of the helpers that go into every text: with what was checked, goes who checked. */
+void instrument_digest(struct kg_id *out);
+
 /* ---- in device memory, as the text sees it ----------------------------------------------------
  */
 

@@ -412,9 +412,26 @@ static void put_rejection(struct work *work, const char *step)
         r.low = verdict->low;
         r.high = verdict->high;
     }
+    if (verdict->evidence && store_put_blob(job->store, verdict->evidence,
+                                            strlen(verdict->evidence), &r.evidence) != KG_OK)
+        r.evidence = (struct kg_id){{0}};
     log_line(KG_INFO, "%s: %s's candidate refused by gate %s: %s", r.kernel_name, r.maker, r.gate,
              r.reason);
     (void)store_put_rejection(job->store, &r); /* says itself what failed; the job goes on */
+}
+
+static void refuse_candidate(struct work *work, kg_status status, const char *failed)
+{
+    bool made = strcmp(failed, "generate") || about_candidate(status);
+    if (made && !*work->verdict.reason)
+        verdict_set(&work->verdict, status, failed, "%s", status_text(status));
+    if (made && !work->known)
+        put_rejection(work, failed);
+    work->refused += made;
+    if (made && status == KG_NOT_ELIGIBLE)
+        work->over = arena_format(&work->job.arena, "%s", work->verdict.reason);
+    else if (made && !about_candidate(status))
+        work->failed = status;
 }
 
 /* One candidate through its steps, and the book-keeping of what came of it. */
@@ -430,22 +447,11 @@ static kg_status try_candidate(struct work *work)
                                  work, enter, &failed);
     replay_end(&work->run);
     bytes_free(&work->candidate.code);
+    work->published += status == KG_OK;
+    if (status != KG_OK)
+        refuse_candidate(work, status, failed);
     free(work->verdict.evidence);
     work->verdict.evidence = NULL;
-    if (status == KG_OK) {
-        work->published++;
-        return KG_OK;
-    }
-    bool made = strcmp(failed, "generate") || about_candidate(status);
-    if (made && !*work->verdict.reason)
-        verdict_set(&work->verdict, status, failed, "%s", status_text(status));
-    if (made && !work->known)
-        put_rejection(work, failed);
-    work->refused += made;
-    if (made && status == KG_NOT_ELIGIBLE)
-        work->over = arena_format(&work->job.arena, "%s", work->verdict.reason);
-    else if (made && !about_candidate(status))
-        work->failed = status;
     return status;
 }
 

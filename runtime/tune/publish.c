@@ -2,6 +2,7 @@
  * a new snapshot, which is all that apps see. */
 #include "tune/job.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,6 +10,22 @@
 static kg_status put_text(struct store *store, const char *text, struct kg_id *out)
 {
     return text && *text ? store_put_blob(store, text, strlen(text), out) : KG_OK;
+}
+
+/* The code that is stored must be the code that the replay loaded: by its digest, not by its name.
+ */
+static kg_status labelled(const char *evidence, const struct kg_id *code)
+{
+    char text[KG_ID_TEXT];
+    json_t *json = evidence ? json_loads(evidence, 0, NULL) : NULL;
+    const char *loaded =
+        json_string_value(json_object_get(json_object_get(json, "variant"), "code"));
+    bool same = loaded && !strcmp(loaded, id_text(code, text));
+    json_decref(json);
+    if (same)
+        return KG_OK;
+    log_line(KG_ERROR, "the replay did not load the code that was to be verified");
+    return KG_CORRUPT;
 }
 
 static kg_status put_blobs(struct job *job, const struct candidate *candidate,
@@ -20,6 +37,8 @@ static kg_status put_blobs(struct job *job, const struct candidate *candidate,
         status = put_text(job->store, candidate->source, &variant->source);
     if (status == KG_OK)
         status = put_text(job->store, candidate->ptx, &variant->ptx);
+    if (status == KG_OK)
+        status = labelled(verdict->evidence, &variant->code);
     return status == KG_OK ? put_text(job->store, verdict->evidence, &variant->evidence) : status;
 }
 

@@ -40,11 +40,12 @@ static kg_status make_folder(const char *dir, struct replay_run *run)
 static kg_status write_request(struct job *job, const struct candidate *candidate, unsigned runs,
                                const struct replay_run *run, char request_path[static KG_PATH])
 {
-    char code[KG_PATH];
+    char code[KG_PATH], signature[KG_ID_TEXT];
     struct replay_request request = {.capture = job->capture_path,
                                      .accuracy = options()->accuracy,
                                      .gates_off = verify_gates_off,
                                      .repeats = (unsigned)options()->repeats,
+                                     .signature = id_text(&job->signature_key, signature),
                                      .runs = runs};
     kg_status status = path_make(request_path, "%s/request.json", run->folder);
     request.other_count = job->other_count;
@@ -156,6 +157,7 @@ void replay_end(struct replay_run *run)
     if (*run->folder)
         remove_folder(run->folder);
     free(run->lines);
+    free(run->evidence);
     *run = (struct replay_run){.fd = -1};
 }
 
@@ -191,6 +193,20 @@ static void take_end(struct replay_run *run, const char *text, struct verdict *o
     json_decref(json);
 }
 
+/* The evidence of a child that gave no end: what it began with, and why there is no more. */
+static void blame_evidence(struct replay_run *run, struct verdict *out)
+{
+    json_t *json = run->evidence ? json_loads(run->evidence, 0, NULL) : NULL;
+    if (!json)
+        return;
+    json_object_set_new(json, "gate", json_string(out->gate));
+    json_object_set_new(json, "died_in", json_string(run->gate));
+    json_object_set_new(json, "reason", json_string(out->reason));
+    free(out->evidence);
+    out->evidence = json_dumps(json, JSON_INDENT(1));
+    json_decref(json);
+}
+
 enum line { LINE_OTHER, LINE_UNTIL, LINE_END };
 
 static enum line take_line(struct replay_run *run, const char *line, const char *until,
@@ -206,6 +222,8 @@ static enum line take_line(struct replay_run *run, const char *line, const char 
         run->limit_ns = ms > 0 && !run->deadline_off ? now_ns() + (uint64_t)ms * 1000000u : 0;
         return LINE_OTHER;
     }
+    if (!strncmp(line, "evidence ", 9) && !run->evidence)
+        run->evidence = strdup(line + 9);
     if (strncmp(line, "end ", 4))
         return LINE_OTHER;
     take_end(run, line + 4, out);
@@ -315,6 +333,7 @@ kg_status replay_wait(struct replay_run *run, const char *until, struct verdict 
             blame_time(run, out);
         else
             blame_death(run, out);
+        blame_evidence(run, out);
         return out->status;
     }
 }

@@ -181,6 +181,7 @@ struct trial {
 
     /* found on the way */
     uint64_t seeds[4]; /* slack and written set, poison 1, poison 2, everything else */
+    bool seeded;       /* they were given: the draws of an earlier verdict again */
     double wall_ns;    /* of the original's first launch, with its waiting */
     size_t written_bytes, poisoned_bytes;
     bool sensitive;         /* a small change of an input changes the original's result */
@@ -211,6 +212,16 @@ kg_status timing_run(struct trial *trial);
 kg_status timing_verdict(struct trial *trial);
 void trial_line(struct trial *trial, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* ---- evidence.c --------------------------------------------------------------------------------
+ */
+
+/* EVIDENCE.md has every field. Begins trial->evidence (made by the caller, or empty) and tells the
+ * parent what is known so far, in case this child dies. */
+void evidence_begin(struct trial *trial);
+void evidence_gate(struct trial *trial, const char *gate, bool passed, double ns);
+/* gate: that refused; NULL: none. */
+void evidence_end(struct trial *trial, kg_status status, const char *gate);
+
 /* ---- child and parent --------------------------------------------------------------------------
  */
 
@@ -222,6 +233,7 @@ struct replay_request {
     const char *capture, *code, *entry, *accuracy, *gates_off;
     unsigned other_count;
     const char *others[JOB_OTHERS]; /* captures of the same signature at other times */
+    const char *signature;          /* its id, for the evidence */
     enum element element;
     struct kg_launch launch;
     uint32_t global_count;
@@ -229,6 +241,8 @@ struct replay_request {
     unsigned repeats, runs;
     int compiler_version; /* for the evidence */
     long variant_limit_ms;
+    bool seeded;
+    uint64_t seeds[4]; /* where seeded */
 };
 kg_status request_write(const struct replay_request *request, const char *path);
 kg_status request_read(const char *path, struct replay_request *out);
@@ -250,6 +264,7 @@ struct replay_run {
     bool deadline_off;              /* tests only: the gate `deadline` is switched off */
     char gate[32];                  /* last announced */
     char folder[KG_PATH];           /* removed by replay_end; empty: none */
+    char *evidence;                 /* as the child began it, malloc'd; NULL: not so far */
     char *lines;                    /* unread text */
     size_t used;
 };

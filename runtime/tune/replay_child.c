@@ -1,6 +1,7 @@
 /* The replay child: `kgenrt child replay REQUEST`. Reads what it is asked, opens the device, goes
  * through the gates, and tells its parent in lines on descriptor 3. Code that nobody has verified
  * runs on the GPU from here and nowhere else; a fault or a hang ends this process alone. */
+#include "code/instrument.h"
 #include "tune/replay.h"
 
 #include <fcntl.h>
@@ -10,9 +11,11 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { MOST_REQUEST = 1 << 20, MOST_CODE = 64 << 20, LAYOUT_TRIES = 8 };
+enum { MOST_REQUEST = 1 << 20, MOST_CODE = 64 << 20, MOST_SELF = 256 << 20, LAYOUT_TRIES = 8 };
+enum { EVIDENCE_FORM = 1 }; /* EVIDENCE.md */
 
 /* ---- the request -------------------------------------------------------------------------------
  */
@@ -39,6 +42,21 @@ static bool others_take(json_t *json, struct replay_request *out)
     return true;
 }
 
+/* What the evidence says of the request, and the seeds of an earlier verdict. A seed has 64 bits,
+ * more than a JSON number may have in other readers. */
+static void label_put(const struct replay_request *request, json_t *json)
+{
+    json_t *seeds = json_array();
+    char text[20];
+    for (unsigned i = 0; i < 4 && request->seeded; i++) {
+        snprintf(text, sizeof text, "%016llx", (unsigned long long)request->seeds[i]);
+        json_array_append_new(seeds, json_string(text));
+    }
+    json_object_set_new(json, "seeds", seeds);
+    if (request->signature)
+        json_object_set_new(json, "signature", json_string(request->signature));
+}
+
 kg_status request_write(const struct replay_request *request, const char *path)
 {
     json_t *globals = json_array();
@@ -53,13 +71,29 @@ kg_status request_write(const struct replay_request *request, const char *path)
         (json_int_t)l->block.y, (json_int_t)l->block.z, (json_int_t)l->shared, "globals", globals,
         "repeats", (json_int_t)request->repeats, "runs", (json_int_t)request->runs, "limit_ms",
         (json_int_t)request->variant_limit_ms, "compiler", request->compiler_version);
-    if (json)
+    if (json) {
         others_put(request, json);
+        label_put(request, json);
+    }
     char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
     json_decref(json);
     kg_status status = text ? file_write(path, text, strlen(text), 0600) : KG_NO_MEMORY;
     free(text);
     return status;
+}
+
+static bool label_take(json_t *json, struct replay_request *out)
+{
+    json_t *seeds = json_object_get(json, "seeds");
+    out->signature = json_string_value(json_object_get(json, "signature"));
+    out->seeded = json_array_size(seeds) > 0;
+    for (unsigned i = 0; i < 4 && out->seeded; i++) {
+        const char *text = json_string_value(json_array_get(seeds, i));
+        if (!text)
+            return false;
+        out->seeds[i] = strtoull(text, NULL, 16);
+    }
+    return true;
 }
 
 static kg_status unpack(json_t *json, struct replay_request *out)
@@ -77,7 +111,7 @@ static kg_status unpack(json_t *json, struct replay_request *out)
     out->launch = (struct kg_launch){{(uint32_t)n[0], (uint32_t)n[1], (uint32_t)n[2]},
                                      {(uint32_t)n[3], (uint32_t)n[4], (uint32_t)n[5]},
                                      (uint32_t)n[6]};
-    if (!others_take(json, out))
+    if (!others_take(json, out) || !label_take(json, out))
         return KG_BAD_INPUT;
     out->element = (enum element)element;
     out->repeats = (unsigned)repeats;
@@ -175,18 +209,63 @@ static json_t *footprint_of(const struct child *child, enum side side)
                      (int)f->local_bytes, "static_shared", (int)f->static_shared);
 }
 
+static json_t *launch_of(const struct kg_launch *l)
+{
+    return json_pack("{s[III] s[III] sI}", "grid", (json_int_t)l->grid.x, (json_int_t)l->grid.y,
+                     (json_int_t)l->grid.z, "block", (json_int_t)l->block.x, (json_int_t)l->block.y,
+                     (json_int_t)l->block.z, "shared_bytes", (json_int_t)l->shared);
+}
+
+/* A side: digest of the very bytes that were loaded, footprint, launch. */
+static json_t *side_of(const struct child *child, enum side side)
+{
+    const void *code = side == ORIGINAL ? (const void *)child->capture.image : child->code.data;
+    size_t size = side == ORIGINAL ? child->capture.image_size : child->code.size;
+    struct kg_id id;
+    char text[KG_ID_TEXT];
+    json_t *out = footprint_of(child, side);
+    hash_data(code, size, &id);
+    json_object_set_new(out, "code", json_string(id_text(&id, text)));
+    json_object_set_new(
+        out, "launch",
+        launch_of(side == ORIGINAL ? &child->capture.launch : &child->request.launch));
+    return out;
+}
+
+/* Who checks is part of the evidence: the digest of this program. */
+static void put_harness(json_t *out)
+{
+    struct kg_bytes self;
+    struct kg_id id;
+    char text[KG_ID_TEXT];
+    instrument_digest(&id);
+    json_object_set_new(out, "instrument", json_string(id_text(&id, text)));
+    if (file_read("/proc/self/exe", MOST_SELF, &self) != KG_OK)
+        return;
+    hash_data(self.data, self.size, &id);
+    bytes_free(&self);
+    json_object_set_new(out, "harness", json_string(id_text(&id, text)));
+}
+
+/* What is known before the first gate. */
 static json_t *evidence_of(const struct child *child)
 {
-    const struct kg_hardware *hardware = &child->capture.hardware;
-    char kernel[KG_ID_TEXT];
-    json_t *out =
-        json_pack("{ss ss ss ss si si ss sf so}", "kgenrt", KG_VERSION, "kernel",
-                  id_text(&child->capture.kernel, kernel), "device", hardware->name, "arch",
-                  hardware->arch, "driver", child->trial.device->driver_version, "compiler",
-                  child->request.compiler_version, "accuracy", child->request.accuracy, "app_ns",
-                  child->capture.app_ns, "original", footprint_of(child, ORIGINAL));
+    const struct kg_capture *capture = &child->capture;
+    const struct kg_hardware *hardware = &capture->hardware;
+    char kernel[KG_ID_TEXT], seal[KG_ID_TEXT];
+    struct kg_id digest; /* a capture ends in the digest of all before it */
+    memcpy(digest.bytes, capture->file.data + capture->file.size - KG_ID_BYTES, KG_ID_BYTES);
+    json_t *out = json_pack(
+        "{si ss sI ss ss ss* ss ss ss ss si si ss sf so}", "form", EVIDENCE_FORM, "kgenrt",
+        KG_VERSION, "time", (json_int_t)time(NULL), "kernel", id_text(&capture->kernel, kernel),
+        "capture", id_text(&digest, seal), "signature", child->request.signature, "device",
+        hardware->name, "arch", hardware->arch, "uuid", hardware->uuid, "vendor", hardware->vendor,
+        "driver", child->trial.device->driver_version, "compiler", child->request.compiler_version,
+        "accuracy", child->request.accuracy, "app_ns", capture->app_ns, "original",
+        side_of(child, ORIGINAL));
     if (child->request.code)
-        json_object_set_new(out, "variant", footprint_of(child, VARIANT));
+        json_object_set_new(out, "variant", side_of(child, VARIANT));
+    put_harness(out);
     return out;
 }
 
@@ -235,6 +314,8 @@ static int run(struct child *child, const char *request)
     trial->variant_limit_ms = child->request.variant_limit_ms;
     trial->app_ns = child->capture.app_ns;
     trial->only_original = !child->request.code;
+    trial->seeded = child->request.seeded;
+    memcpy(trial->seeds, child->request.seeds, sizeof trial->seeds);
     trial->evidence = evidence_of(child);
     return trial_run(trial) == KG_IO;
 }

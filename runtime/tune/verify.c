@@ -1,6 +1,6 @@
 /* The table of gates: what a variant must pass, cheap first; the first that fails is the verdict.
  * All but admission (admit.c) run in the replay child, on a struct replay_device, and stand one a
- * file in gates/. Here they are walked, and the evidence is put together. */
+ * file in gates/. Here they are walked; evidence.c writes down what they saw. */
 #include "tune/gates/gates.h"
 #include "tune/job.h"
 
@@ -117,7 +117,6 @@ static const struct gate {
  * still asked whether its timed results were right: that names the graver fault. */
 static const char *trial_gates(struct trial *trial, kg_status *status)
 {
-    json_t *passed = json_object_get(trial->evidence, "gates");
     const char *slower = NULL;
     for (size_t i = 0; i < sizeof gates / sizeof *gates; i++) {
         const struct gate *gate = &gates[i];
@@ -125,66 +124,17 @@ static const char *trial_gates(struct trial *trial, kg_status *status)
             continue;
         trial_line(trial, "gate %s", gate->name);
         bool off = name_listed(trial->gates_off, gate->name);
+        uint64_t begin = now_ns();
         kg_status found = gate->run(trial);
-        if (off || found == KG_OK) {
-            json_array_append_new(passed, json_string(gate->name));
+        evidence_gate(trial, gate->name, off || found == KG_OK, (double)(now_ns() - begin));
+        if (off || found == KG_OK)
             continue;
-        }
         *status = found;
         if (found != KG_SLOWER)
             return gate->name;
         slower = gate->name;
     }
     return slower;
-}
-
-static void add_timing(json_t *evidence, const char *name, const struct timing *timing)
-{
-    if (!timing->pairs)
-        return;
-    json_object_set_new(evidence, name,
-                        json_pack("{sf sf sf sf sf si si si}", "original_ns", timing->original_ns,
-                                  "variant_ns", timing->variant_ns, "ratio", timing->ratio, "low",
-                                  timing->low, "high", timing->high, "pairs", (int)timing->pairs,
-                                  "dropped", (int)timing->dropped, "batch", (int)timing->batch));
-}
-
-static void add_digest(json_t *evidence, const char *name, const unsigned char *data, size_t size)
-{
-    struct kg_id id;
-    char text[KG_ID_TEXT];
-    hash_data(data, size, &id);
-    json_object_set_new(evidence, name, json_string(id_text(&id, text)));
-}
-
-static void finish_evidence(struct trial *trial)
-{
-    const struct replay_memory *memory = trial->memory;
-    json_t *evidence = trial->evidence, *seeds = json_array();
-    char text[20];
-    for (unsigned i = 0; i < 4; i++) {
-        snprintf(text, sizeof text, "%016llx", (unsigned long long)trial->seeds[i]);
-        json_array_append_new(seeds, json_string(text));
-    }
-    json_object_set_new(evidence, "seeds", seeds);
-    add_digest(evidence, "inputs", memory->pristine, memory->total);
-    add_digest(evidence, "result", memory->result, memory->total);
-    json_object_set_new(evidence, "memory_bytes", json_integer((json_int_t)memory->total));
-    if (!trial->only_original) {
-        json_object_set_new(evidence, "written_bytes",
-                            json_integer((json_int_t)trial->written_bytes));
-        json_object_set_new(evidence, "poisoned_bytes",
-                            json_integer((json_int_t)trial->poisoned_bytes));
-        json_object_set_new(evidence, "repeats", json_integer(trial->repeats));
-    }
-    const double relative = trial->accuracy.relative;
-    json_object_set_new(evidence, "comparison",
-                        relative <= 0 || trial->accuracy.element == ELEMENT_BITS
-                            ? json_string("bitwise")
-                            : json_sprintf("relative error at most %g, %s elements", relative,
-                                           trial->accuracy.element == ELEMENT_F32 ? "f32" : "f64"));
-    add_timing(evidence, "cold", &trial->cold);
-    add_timing(evidence, "warm", &trial->warm);
 }
 
 /* The shortest time of the original alone, for `kgenrt replay`. */
@@ -203,7 +153,6 @@ static void time_original(struct trial *trial)
 static kg_status say_end(struct trial *trial, kg_status status, const char *gate)
 {
     const struct timing *timing = trial->chosen ? trial->chosen : &trial->warm;
-    json_object_set_new(trial->evidence, "gate", json_string(gate ? gate : ""));
     json_t *end =
         json_pack("{si ss ss sf sf sf sf sf sO}", "status", (int)status, "gate", gate ? gate : "",
                   "reason", status == KG_OK ? "" : trial->reason, "original_ns",
@@ -220,18 +169,17 @@ static kg_status say_end(struct trial *trial, kg_status status, const char *gate
 kg_status trial_run(struct trial *trial)
 {
     kg_status status = KG_OK;
-    if (getrandom(trial->seeds, sizeof trial->seeds, 0) != (ssize_t)sizeof trial->seeds)
+    if (!trial->seeded &&
+        getrandom(trial->seeds, sizeof trial->seeds, 0) != (ssize_t)sizeof trial->seeds)
         return KG_IO;
     trial->seeds[1] &= ~UINT64_C(1); /* any bits … */
     trial->seeds[2] |= 1;            /* … and floats */
     trial->seeds[3] &= ~UINT64_C(1);
-    if (!trial->evidence)
-        trial->evidence = json_object();
-    json_object_set_new(trial->evidence, "gates", json_array());
+    evidence_begin(trial);
     const char *gate = trial_gates(trial, &status);
     if (!gate && trial->only_original && trial->device->keep(trial->device) == KG_OK)
         time_original(trial);
-    finish_evidence(trial);
+    evidence_end(trial, status, gate);
     status = say_end(trial, status, gate);
     json_decref(trial->evidence);
     trial->evidence = NULL;

@@ -169,6 +169,7 @@ static void others(void)
     struct kg_rejection rejection = {.gate = "memory",
                                      .reason = "writes past the end",
                                      .driver_version = 13000,
+                                     .evidence = id_of("evidence"),
                                      .time = 5},
                         rejection2;
     struct kg_job_note job = {.state = "verify", .detail = "gate 4"}, job2;
@@ -183,15 +184,22 @@ static void others(void)
     CHECK(rejection_pack(&rejection, &record) == KG_OK &&
           rejection_parse(record.data, record.size, &rejection2) == KG_OK);
     CHECK(!strcmp(rejection.reason, rejection2.reason) && rejection2.time == 5);
-    CHECK(rejection2.driver_version == 13000);
-    /* The version before had no driver version at its end. */
-    struct kg_bytes old = {malloc(record.size), record.size - 4};
-    memcpy(old.data, record.data, old.size);
-    old.data[8] = 1;
-    reseal(&old);
-    CHECK(rejection_parse(old.data, old.size, &rejection2) == KG_OK);
-    CHECK(rejection2.time == 5 && !rejection2.driver_version);
-    free(old.data);
+    CHECK(rejection2.driver_version == 13000 &&
+          id_equal(&rejection.evidence, &rejection2.evidence));
+    /* Version 2 had no evidence at its end, version 1 no driver's version either. */
+    struct kg_bytes old;
+    for (unsigned version = 2; version; version--) {
+        size_t less = version == 2 ? KG_ID_BYTES : KG_ID_BYTES + 4;
+        old = (struct kg_bytes){malloc(record.size), record.size - less};
+        static const struct kg_id none;
+        memcpy(old.data, record.data, old.size);
+        old.data[8] = (unsigned char)version;
+        reseal(&old);
+        CHECK(rejection_parse(old.data, old.size, &rejection2) == KG_OK);
+        CHECK(rejection2.time == 5 && id_equal(&rejection2.evidence, &none));
+        CHECK(rejection2.driver_version == (version == 2 ? 13000 : 0));
+        free(old.data);
+    }
     /* A record of one kind is not read as another. */
     CHECK(job_note_parse(record.data, record.size, &job2) == KG_CORRUPT);
     bytes_free(&record);
