@@ -40,7 +40,7 @@ static kg_status make_folder(const char *dir, struct replay_run *run)
 static kg_status write_request(struct job *job, const struct candidate *candidate, unsigned runs,
                                const struct replay_run *run, char request_path[static KG_PATH])
 {
-    char code[KG_PATH], signature[KG_ID_TEXT];
+    char code[KG_PATH], ptx[KG_PATH], signature[KG_ID_TEXT];
     struct replay_request request = {.capture = job->capture_path,
                                      .accuracy = options()->accuracy,
                                      .gates_off = verify_gates_off,
@@ -52,8 +52,11 @@ static kg_status write_request(struct job *job, const struct candidate *candidat
     memcpy(request.others, job->others, sizeof request.others);
     if (status == KG_OK)
         status = path_make(code, "%s/code", run->folder);
+    if (status == KG_OK)
+        status = path_make(ptx, "%s/ptx", run->folder);
     if (status == KG_OK && candidate) {
         request.code = code;
+        request.ptx = candidate->ptx ? ptx : NULL;
         request.entry = candidate->entry;
         request.launch = candidate->launch;
         request.compiler_version = candidate->compiler_version;
@@ -62,6 +65,8 @@ static kg_status write_request(struct job *job, const struct candidate *candidat
         if (job->image.ptx.data)
             request.element = element_of_ptx((const char *)job->image.ptx.data, job->capture.entry);
         status = file_write(code, candidate->code.data, candidate->code.size, 0600);
+        if (status == KG_OK && candidate->ptx)
+            status = file_write(ptx, candidate->ptx, strlen(candidate->ptx), 0600);
     }
     return status == KG_OK ? request_write(&request, request_path) : status;
 }
@@ -136,9 +141,9 @@ kg_status replay_begin(struct job *job, const struct candidate *candidate, unsig
 
 static void remove_folder(const char *folder)
 {
-    static const char *const names[] = {"request.json", "code"};
+    static const char *const names[] = {"request.json", "code", "ptx"};
     char path[KG_PATH];
-    for (unsigned i = 0; i < 2; i++)
+    for (unsigned i = 0; i < 3; i++)
         if (path_make(path, "%s/%s", folder, names[i]) == KG_OK && unlink(path) && errno != ENOENT)
             log_line(KG_INFO, "%s: %s", path, strerror(errno));
     if (rmdir(folder) && errno != ENOENT)

@@ -43,8 +43,8 @@ struct replay_device {
      * Offending accesses are not performed: it never faults. what: INSTRUMENT_CHECK or _RACES;
      * budget: of a thread's branches backward and calls. reads, writes: masks over an image, 0xff a
      * byte touched; NULL: not wanted. Rights: what was captured may be read, what the original
-     * writes written. KG_NOT_ELIGIBLE: this code cannot be instrumented, `error` says why. NULL:
-     * not to be had. */
+     * writes written. out NULL: only makes the code ready, without a launch. KG_NOT_ELIGIBLE: this
+     * code cannot be instrumented, `error` says why. NULL: not to be had. */
     kg_status (*observe)(struct replay_device *device, enum side side, unsigned what,
                          uint64_t budget, unsigned char *reads, unsigned char *writes,
                          struct replay_observed *out);
@@ -82,9 +82,11 @@ struct replay_memory {
     size_t total;            /* bytes of an image */
     unsigned char *pristine; /* as captured; slack is zero */
     unsigned char *slack;    /* mask: mapped but not captured: red zones */
-    unsigned char *written;  /* mask: the original writes it */
-    unsigned char *poisoned; /* mask: may hold anything before a launch: slack, and written bytes
-                                whose old content is never read */
+    unsigned char *written;  /* mask: the original writes it, on the captured inputs … */
+    unsigned char *read;     /* … and it reads it */
+    unsigned char *poisoned; /* mask: may hold anything before a launch from the captured inputs:
+                                slack, what is not read, written bytes whose old content does not
+                                count */
     unsigned char *result;   /* after the original ran on pristine */
     unsigned char *work, *other, *first; /* scratch; first: result of the variant's first run */
     const struct kg_capture **others;    /* of the same signature, at other times */
@@ -174,15 +176,17 @@ struct trial {
     struct accuracy accuracy;
     const char *gates_off; /* names, by comma; tests only */
     unsigned repeats, runs;
-    long variant_limit_ms; /* for a launch of the variant; 0: from the original's own time */
+    long variant_limit_ms; /* for a launch of the variant; 0: from the original's own times */
     double app_ns;
     int lines; /* descriptor for the parent's lines */
     bool only_original;
 
     /* found on the way */
-    uint64_t seeds[4]; /* slack and written set, poison 1, poison 2, everything else */
-    bool seeded;       /* they were given: the draws of an earlier verdict again */
-    double wall_ns;    /* of the original's first launch, with its waiting */
+    uint64_t seeds[4];    /* slack and written set, poison 1, poison 2, everything else */
+    bool seeded;          /* they were given: the draws of an earlier verdict again */
+    double wall_ns;       /* of the original's longest launch, with its waiting */
+    double observe_ns[2]; /* … of instrumented ones: what it touches, races */
+    struct replay_observed observed; /* the original on the captured inputs */
     size_t written_bytes, poisoned_bytes;
     bool sensitive;         /* a small change of an input changes the original's result */
     char launch_error[256]; /* of the variant's first launches; empty: none */
@@ -200,7 +204,14 @@ kg_status trial_run(struct trial *trial);
 /* One launch from an image; out: memory afterwards. */
 kg_status trial_launch(struct trial *trial, enum side side, const unsigned char *in,
                        unsigned char *out);
-/* Which bytes the original writes, and which of them may be poisoned. */
+/* One instrumented launch from an image, under the limit that the original's own give. out NULL:
+ * not allowed. KG_NOT_ELIGIBLE: not to be had, the device's error says why. */
+kg_status trial_observe(struct trial *trial, enum side side, unsigned what, uint64_t budget,
+                        const unsigned char *in, unsigned char *reads, unsigned char *writes,
+                        struct replay_observed *out);
+/* How long the variant may take, ms, where the original took ns at most. */
+long trial_limit_ms(const struct trial *trial, double ns);
+/* Which bytes may be poisoned: memory's `read` and `written` are known. */
 kg_status written_find(struct trial *trial);
 /* Captured memory with a small change that the original survives: number `index` of them, or *end.
  */
@@ -230,7 +241,7 @@ enum { RESULT_FD = 3 }; /* where the child finds the descriptor for its lines */
 /* What the child is asked to do: a JSON file beside the candidate's code. Texts belong to json. */
 struct replay_request {
     json_t *json;
-    const char *capture, *code, *entry, *accuracy, *gates_off;
+    const char *capture, *code, *ptx, *entry, *accuracy, *gates_off;
     unsigned other_count;
     const char *others[JOB_OTHERS]; /* captures of the same signature at other times */
     const char *signature;          /* its id, for the evidence */

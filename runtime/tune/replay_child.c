@@ -64,10 +64,10 @@ kg_status request_write(const struct replay_request *request, const char *path)
         json_array_append_new(globals, json_string(request->globals[i]));
     const struct kg_launch *l = &request->launch;
     json_t *json = json_pack(
-        "{ss ss* ss* ss ss* si s[IIIIIII] so sI sI sI si}", "capture", request->capture, "code",
-        request->code, "entry", request->entry, "accuracy", request->accuracy, "gates_off",
-        request->gates_off, "element", (int)request->element, "launch", (json_int_t)l->grid.x,
-        (json_int_t)l->grid.y, (json_int_t)l->grid.z, (json_int_t)l->block.x,
+        "{ss ss* ss* ss* ss ss* si s[IIIIIII] so sI sI sI si}", "capture", request->capture, "code",
+        request->code, "ptx", request->ptx, "entry", request->entry, "accuracy", request->accuracy,
+        "gates_off", request->gates_off, "element", (int)request->element, "launch",
+        (json_int_t)l->grid.x, (json_int_t)l->grid.y, (json_int_t)l->grid.z, (json_int_t)l->block.x,
         (json_int_t)l->block.y, (json_int_t)l->block.z, (json_int_t)l->shared, "globals", globals,
         "repeats", (json_int_t)request->repeats, "runs", (json_int_t)request->runs, "limit_ms",
         (json_int_t)request->variant_limit_ms, "compiler", request->compiler_version);
@@ -101,11 +101,11 @@ static kg_status unpack(json_t *json, struct replay_request *out)
     json_int_t n[7], repeats, runs, limit;
     int element;
     json_t *globals;
-    if (json_unpack(json, "{ss s?s s?s ss s?s si s[IIIIIII] so sI sI sI si}", "capture",
-                    &out->capture, "code", &out->code, "entry", &out->entry, "accuracy",
-                    &out->accuracy, "gates_off", &out->gates_off, "element", &element, "launch",
-                    &n[0], &n[1], &n[2], &n[3], &n[4], &n[5], &n[6], "globals", &globals, "repeats",
-                    &repeats, "runs", &runs, "limit_ms", &limit, "compiler",
+    if (json_unpack(json, "{ss s?s s?s s?s ss s?s si s[IIIIIII] so sI sI sI si}", "capture",
+                    &out->capture, "code", &out->code, "ptx", &out->ptx, "entry", &out->entry,
+                    "accuracy", &out->accuracy, "gates_off", &out->gates_off, "element", &element,
+                    "launch", &n[0], &n[1], &n[2], &n[3], &n[4], &n[5], &n[6], "globals", &globals,
+                    "repeats", &repeats, "runs", &runs, "limit_ms", &limit, "compiler",
                     &out->compiler_version))
         return KG_BAD_INPUT;
     out->launch = (struct kg_launch){{(uint32_t)n[0], (uint32_t)n[1], (uint32_t)n[2]},

@@ -1,41 +1,11 @@
-/* The replay's device by the real CUDA driver (or the software GPU's). Captured memory stands at
- * its original addresses: whole 32 MiB windows are reserved before anything else is allocated, and
- * physical memory is mapped inside. Runs only in the replay child: it may die at any call here. */
-#include "gpu/real.h"
-
-#include "tune/replay.h"
+/* The replay's device by the real CUDA driver (or the software GPU's): both sides loaded, launches,
+ * copies, the clock. Runs only in the replay child: it may die at any call here. */
+#include "tune/replay_cuda.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const uint64_t window_bytes = UINT64_C(32) << 20;
-
-struct cuda {
-    struct replay_device device; /* first: the ops' argument */
-    const struct kg_capture *capture;
-    const struct replay_request *request;
-    struct replay_memory *memory;
-    struct kg_hardware hardware;
-    unsigned char *image; /* of the original */
-    CUdevice handle;
-    CUstream stream;
-    CUevent start, stop;
-    CUmodule modules[2];
-    CUfunction functions[2];
-    struct kg_launch launches[2];
-    void *params[2][64 + VARIANT_GLOBALS + 1];
-    unsigned char args[8192];
-    CUdeviceptr globals[VARIANT_GLOBALS]; /* of the original's module, for the variant */
-    CUdeviceptr kept;                     /* device copy of all extents, 0: none */
-    CUdeviceptr flush;                    /* written before a cold sample */
-    size_t flush_bytes;
-    unsigned char flush_value;
-    unsigned char *kept_host; /* where the device has no room for `kept` */
-    CUfunction dirty;         /* fills shared memory; NULL: not to be had */
-    unsigned dirty_blocks, dirty_bytes, dirty_turn;
-};
 
 /* Shared memory keeps what the block before left there, and in a fresh process that is zeros, in
  * the app it is anything: a variant that reads it before it writes must not find zeros in a replay.
@@ -51,19 +21,12 @@ static const char dirty_ptx[] =
     "more:\n\tsetp.ge.u32 %p1, %r3, %r1;\n\t@%p1 ret;\n\tadd.u32 %r6, %r5, %r3;\n"
     "\tst.volatile.shared.u32 [%r6], %r2;\n\tadd.u32 %r3, %r3, %r4;\n\tbra more;\n}\n";
 
-static kg_status fail(struct cuda *cuda, CUresult result, const char *what)
+kg_status cuda_fail(struct cuda *cuda, CUresult result, const char *what)
 {
     snprintf(cuda->device.error, sizeof cuda->device.error, "%s: %s", what, real_error(result));
     log_line(KG_INFO, "replay: %s", cuda->device.error);
     return KG_DRIVER;
 }
-
-#define TRY(what, call)                                                                            \
-    do {                                                                                           \
-        CUresult result_ = (call);                                                                 \
-        if (result_ != CUDA_SUCCESS)                                                               \
-            return fail(cuda, result_, what);                                                      \
-    } while (0)
 
 /* ---- operations --------------------------------------------------------------------------------
  */
@@ -84,12 +47,11 @@ static kg_status cuda_write(struct replay_device *device, uint64_t address, cons
     return KG_OK;
 }
 
-static CUresult enqueue(struct cuda *cuda, enum side side)
+CUresult cuda_enqueue(struct cuda *cuda, enum side side, CUfunction function)
 {
     const struct kg_launch *l = &cuda->launches[side];
-    return real.cuLaunchKernel(cuda->functions[side], l->grid.x, l->grid.y, l->grid.z, l->block.x,
-                               l->block.y, l->block.z, l->shared, cuda->stream, cuda->params[side],
-                               NULL);
+    return real.cuLaunchKernel(function, l->grid.x, l->grid.y, l->grid.z, l->block.x, l->block.y,
+                               l->block.z, l->shared, cuda->stream, cuda->params[side], NULL);
 }
 
 /* NaN, small and large numbers by turns. */
@@ -107,7 +69,7 @@ static kg_status cuda_launch(struct replay_device *device, enum side side)
     struct cuda *cuda = (struct cuda *)device;
     if (side == VARIANT && cuda->dirty)
         TRY("filling shared memory", make_dirty(cuda));
-    TRY("launch", enqueue(cuda, side));
+    TRY("launch", cuda_enqueue(cuda, side, cuda->functions[side]));
     TRY("launch", real.cuStreamSynchronize(cuda->stream));
     return KG_OK;
 }
@@ -162,7 +124,7 @@ static kg_status cuda_sample(struct replay_device *device, enum side side, bool 
                                           cuda->stream));
     TRY("event", real.cuEventRecord(cuda->start, cuda->stream));
     for (unsigned i = 0; i < batch; i++)
-        TRY("launch", enqueue(cuda, side));
+        TRY("launch", cuda_enqueue(cuda, side, cuda->functions[side]));
     TRY("event", real.cuEventRecord(cuda->stop, cuda->stream));
     TRY("launch", real.cuEventSynchronize(cuda->stop));
     TRY("event", real.cuEventElapsedTime(&milliseconds, cuda->start, cuda->stop));
@@ -206,7 +168,7 @@ static kg_status pick_device(struct cuda *cuda)
     return KG_NO_DRIVER;
 }
 
-static int attribute(const struct cuda *cuda, CUdevice_attribute which)
+int cuda_attribute(const struct cuda *cuda, CUdevice_attribute which)
 {
     int value = 0;
     return real.cuDeviceGetAttribute(&value, which, cuda->handle) == CUDA_SUCCESS ? value : 0;
@@ -226,8 +188,8 @@ static kg_status limit(struct cuda *cuda, CUlimit which, uint64_t wanted, const 
 static kg_status allowed(struct cuda *cuda)
 {
     const CUdevice_attribute mps_enabled = (CUdevice_attribute)133; /* older headers lack it */
-    bool mps = attribute(cuda, mps_enabled) > 0;
-    if (!mps && attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_DEFAULT)
+    bool mps = cuda_attribute(cuda, mps_enabled) > 0;
+    if (!mps && cuda_attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_DEFAULT)
         return KG_OK;
     snprintf(cuda->device.error, sizeof cuda->device.error,
              "the GPU is %s: no replay beside other programs",
@@ -252,66 +214,6 @@ static kg_status open_context(struct cuda *cuda)
     if (status == KG_OK)
         status = limit(cuda, CU_LIMIT_MALLOC_HEAP_SIZE, capture->heap_limit, "heap limit");
     return status;
-}
-
-/* Reserves [low, high), whole windows, at just this address. */
-static kg_status reserve(struct cuda *cuda, uint64_t low, uint64_t high)
-{
-    CUdeviceptr got = 0;
-    TRY("address reservation", real.cuMemAddressReserve(&got, high - low, 0, low, 0));
-    if (got == low)
-        return KG_OK;
-    snprintf(cuda->device.error, sizeof cuda->device.error,
-             "the captured addresses 0x%" PRIx64 " to 0x%" PRIx64
-             " are taken in the replay's process",
-             low, high);
-    return KG_TAKEN;
-}
-
-/* Extents are sorted; those in the same or in touching windows share one reservation. */
-static kg_status reserve_all(struct cuda *cuda)
-{
-    const struct replay_memory *memory = cuda->memory;
-    uint64_t low = 0, high = 0;
-    for (uint32_t i = 0; i < memory->extent_count; i++) {
-        const struct replay_extent *e = &memory->extents[i];
-        uint64_t first = e->address / window_bytes * window_bytes;
-        uint64_t last = (e->address + e->size + window_bytes - 1) / window_bytes * window_bytes;
-        if (high && first <= high) {
-            high = last > high ? last : high;
-            continue;
-        }
-        kg_status status = high ? reserve(cuda, low, high) : KG_OK;
-        if (status != KG_OK)
-            return status;
-        low = first;
-        high = last;
-    }
-    return high ? reserve(cuda, low, high) : KG_OK;
-}
-
-static CUmemAllocationProp physical(const struct cuda *cuda)
-{
-    return (CUmemAllocationProp){
-        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda->handle}};
-}
-
-static kg_status map_all(struct cuda *cuda)
-{
-    const struct replay_memory *memory = cuda->memory;
-    CUmemAllocationProp prop = physical(cuda);
-    CUmemAccessDesc access = {.location = prop.location,
-                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    for (uint32_t i = 0; i < memory->extent_count; i++) {
-        const struct replay_extent *e = &memory->extents[i];
-        CUmemGenericAllocationHandle handle;
-        TRY("physical memory", real.cuMemCreate(&handle, e->size, &prop, 0));
-        TRY("mapping", real.cuMemMap(e->address, e->size, 0, handle, 0));
-        TRY("mapping", real.cuMemSetAccess(e->address, e->size, &access, 1));
-        TRY("mapping", real.cuMemRelease(handle)); /* the mapping keeps it */
-    }
-    return KG_OK;
 }
 
 /* The app's own options, for the original. */
@@ -437,7 +339,7 @@ static void load_dirty(struct cuda *cuda)
     CUmodule module;
     CUfunction function;
     bool soft = cuda->device.exact_clock;
-    int processors = attribute(cuda, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    int processors = cuda_attribute(cuda, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     cuda->dirty_bytes = soft ? 1024 : cuda->device.shared_limit & ~3u;
     cuda->dirty_blocks = soft || processors < 1 ? 1 : 2 * (unsigned)processors;
     if (real.cuModuleLoadData(&module, dirty_ptx) != CUDA_SUCCESS ||
@@ -457,30 +359,10 @@ static kg_status make_clock(struct cuda *cuda)
     TRY("event", real.cuEventCreate(&cuda->stop, CU_EVENT_DEFAULT));
     if (cuda->device.exact_clock)
         return KG_OK; /* a model without a cache */
-    int l2 = attribute(cuda, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+    int l2 = cuda_attribute(cuda, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
     cuda->flush_bytes = l2 > 0 ? 2 * (size_t)l2 : 64u << 20;
     TRY("scratch memory", real.cuMemAlloc_v2(&cuda->flush, cuda->flush_bytes));
     return KG_OK;
-}
-
-static kg_status plan(struct cuda *cuda)
-{
-    size_t granule = 0, free_bytes = 0, all = 0;
-    CUmemAllocationProp prop = physical(cuda);
-    TRY("granularity",
-        real.cuMemGetAllocationGranularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
-    if (!granule || window_bytes % granule)
-        return KG_UNSUPPORTED;
-    kg_status status = memory_plan(cuda->memory, cuda->capture, granule, window_bytes);
-    if (status != KG_OK)
-        return status;
-    TRY("free memory", real.cuMemGetInfo_v2(&free_bytes, &all));
-    if (free_bytes / 2 > cuda->memory->total)
-        return KG_OK;
-    snprintf(cuda->device.error, sizeof cuda->device.error,
-             "%zu MiB of device memory are free, the replay needs %zu", free_bytes >> 20,
-             cuda->memory->total >> 19);
-    return KG_NO_MEMORY;
 }
 
 static kg_status open_all(struct cuda *cuda, const struct kg_bytes *code)
@@ -492,12 +374,11 @@ static kg_status open_all(struct cuda *cuda, const struct kg_bytes *code)
         return status;
     }
     if ((status = pick_device(cuda)) != KG_OK || (status = allowed(cuda)) != KG_OK ||
-        (status = open_context(cuda)) != KG_OK || (status = plan(cuda)) != KG_OK ||
-        (status = reserve_all(cuda)) != KG_OK || (status = map_all(cuda)) != KG_OK)
+        (status = open_context(cuda)) != KG_OK || (status = place_all(cuda)) != KG_OK)
         return status;
     cuda->device.driver_version = cuda->hardware.driver_version;
     cuda->device.exact_clock = !strcmp(cuda->hardware.vendor, "softgpu");
-    int shared = attribute(cuda, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    int shared = cuda_attribute(cuda, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
     cuda->device.shared_limit = shared > 0 ? (uint32_t)shared : 0;
     if ((status = load(cuda, ORIGINAL, cuda->image, capture->entry)) != KG_OK ||
         (status = find_globals(cuda)) != KG_OK || (status = bind_params(cuda)) != KG_OK)
@@ -521,7 +402,8 @@ kg_status cuda_open(const struct kg_capture *capture, const struct replay_reques
                                           .launch = cuda_launch,
                                           .keep = cuda_keep,
                                           .restore = cuda_restore,
-                                          .sample = cuda_sample};
+                                          .sample = cuda_sample,
+                                          .observe = cuda_observe};
     cuda->capture = capture;
     cuda->request = request;
     cuda->memory = memory;
@@ -555,6 +437,7 @@ void cuda_close(struct replay_device *device)
     struct cuda *cuda = (struct cuda *)device;
     if (!cuda)
         return;
+    observers_free(cuda);
     free(cuda->kept_host);
     free(cuda->image);
     free(cuda);

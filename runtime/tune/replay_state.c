@@ -155,9 +155,9 @@ static void fill(struct replay_memory *memory)
 
 kg_status memory_create(struct replay_memory *memory)
 {
-    unsigned char **const images[] = {&memory->pristine, &memory->slack,  &memory->written,
-                                      &memory->poisoned, &memory->result, &memory->work,
-                                      &memory->other,    &memory->first};
+    unsigned char **const images[] = {&memory->pristine, &memory->slack,    &memory->written,
+                                      &memory->read,     &memory->poisoned, &memory->result,
+                                      &memory->work,     &memory->other,    &memory->first};
     for (size_t i = 0; i < sizeof images / sizeof *images; i++) {
         *images[i] = calloc(1, memory->total + 8);
         if (!*images[i])
@@ -174,6 +174,7 @@ void memory_free(struct replay_memory *memory)
     free(memory->pristine);
     free(memory->slack);
     free(memory->written);
+    free(memory->read);
     free(memory->poisoned);
     free(memory->result);
     free(memory->work);

@@ -1,40 +1,36 @@
-/* Which bytes the original writes, found by running it, and which of them may be poisoned before a
- * launch because their old content is never read.
+/* Which bytes may be poisoned before a launch, because the original does not read what stood in
+ * them.
  *
- * One run from the captured memory shows only bytes that changed. In an app's loop the output often
- * holds already what the launch will write, so further runs start, for one buffer at a time, with a
- * small change (the lowest bit of each 4-byte word, pointers left alone) in all words that did not
- * change: a word that does not keep the change is written. One buffer at a time, or a kernel that
- * copies would carry the change of its input to its output. Inputs are changed too, by so little
- * that an index stays within an element of where it was.
+ * Which bytes it reads and writes is known exactly, for the captured inputs, from an instrumented
+ * launch (gate observed). What it touches not at all, and what it writes and never reads, may hold
+ * anything. What it both writes and reads may be scratch, written first, or worked on in place:
+ * that is tried, on all of it, else buffer by buffer, by random bytes and by their complements. A
+ * launch from random bytes is first made with instruments, which contain what it does with them.
+ * Where the result does depend on the old content, the captured content stays, and original and
+ * variant both start from it.
  *
- * Written bytes may be poisoned if the result does not depend on them. That is tried on all of them
- * together, else buffer by buffer: first with the small change, then with random bytes and with
- * their complements. A byte that keeps both is not written after all: no value equals both. Where
- * the result does depend on the old content (a kernel that works in place), the captured content
- * stays, and original and variant both start from it.
- *
- * Limits: a word that is written with what it held, by a kernel that works in place, is not seen.
- * Module variables are not probed: one that is written with the value it held is not seen.
- * A kernel that does not survive the small change (it walks an index list into a cycle, say) is
- * unverifiable. */
-#include "tune/replay.h"
+ * Small changes of inputs (the lowest bit of each 4-byte word, pointers left alone) tell whether
+ * the result depends on them at all. */
+#include "tune/gates/gates.h"
+
+#include "code/instrument.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { TURNS_FACTOR = 64, LEAST_TURNS = 10000 };
+
 /* A buffer: from one captured pointer to the next, or to the end of its bytes. */
 struct group {
     size_t from, to; /* in the image */
     bool global;     /* a module variable */
-    bool pure;       /* written bytes may be poisoned */
+    bool poisoned;   /* what is written and read in it may be poisoned */
 };
 
 struct search {
     struct trial *trial;
     struct replay_memory *memory;
-    unsigned char *touched; /* mask: whole words that seem to be written */
     struct group *groups;
     unsigned group_count;
 };
@@ -55,14 +51,15 @@ static bool looks_like_pointer(const struct kg_capture *capture, const unsigned 
     return false;
 }
 
-/* Flips the lowest bit of each 4-byte word in [from, to) that is captured and whose `touched` is
- * `which`. */
+/* Flips the lowest bit of each 4-byte word in [from, to) that the original writes, or that it only
+ * reads. */
 static void nudge(const struct search *search, unsigned char *image, size_t from, size_t to,
-                  bool which)
+                  bool written)
 {
     const struct replay_memory *memory = search->memory;
     for (size_t at = (from + 3) & ~(size_t)3; at + 4 <= to; at += 4) {
-        if (memory->slack[at] || (search->touched[at] != 0) != which)
+        bool writes = memchr(memory->written + at, 0xff, 4);
+        if (writes != written || (!writes && !memchr(memory->read + at, 0xff, 4)))
             continue;
         size_t pair = at & ~(size_t)7;
         if (pair + 8 <= memory->total &&
@@ -70,17 +67,6 @@ static void nudge(const struct search *search, unsigned char *image, size_t from
             at = pair + 4;
         else
             image[at] ^= 1;
-    }
-}
-
-/* Marks the words that differ. */
-static void touch_changed(struct search *search, const unsigned char *before,
-                          const unsigned char *after, size_t from, size_t to)
-{
-    while ((from = first_difference(before, after, NULL, from, to)) < to) {
-        from &= ~(size_t)3;
-        memset(search->touched + from, 0xff, 4);
-        from += 4;
     }
 }
 
@@ -113,172 +99,141 @@ static kg_status make_groups(struct search *search)
     qsort(search->groups, n, sizeof *search->groups, by_from);
     for (unsigned i = 0; i < n; i++)
         search->groups[i].to = i + 1 < n ? search->groups[i + 1].from : memory->total;
+    for (unsigned i = 0, e = 0; i < n; i++) { /* behind a variable there is nothing */
+        while (search->groups[i].global && memory->extents[e].at != search->groups[i].from)
+            e++;
+        if (search->groups[i].global)
+            search->groups[i].to = search->groups[i].from + memory->extents[e].size;
+    }
     search->group_count = n;
     return KG_OK;
 }
 
-static void choose(struct search *search, int only)
+/* One launch of the original from memory->work, contained first: *survived is false where it did
+ * something else than touch its own memory and end. Memory afterwards in `other`. */
+static kg_status launch(struct search *search, bool *survived)
 {
-    for (unsigned i = 0; i < search->group_count; i++)
-        search->groups[i].pure = only < 0 || (unsigned)only == i;
+    struct trial *trial = search->trial;
+    struct replay_memory *memory = search->memory;
+    struct replay_observed saw = {0};
+    uint64_t turns = TURNS_FACTOR * trial->observed.most + LEAST_TURNS;
+    kg_status status =
+        trial_observe(trial, ORIGINAL, INSTRUMENT_CHECK, turns, memory->work, NULL, NULL, &saw);
+    *survived = status == KG_OK && !saw.offences;
+    return *survived ? trial_launch(trial, ORIGINAL, memory->work, memory->other) : status;
 }
 
-/* True when `after` holds the result everywhere, but for touched bytes of chosen buffers that kept
- * what stood there before. */
-static bool explained(const struct search *search, const unsigned char *before,
-                      const unsigned char *after)
+/* What may always hold anything, and in chosen buffers what is both written and read. */
+static void poison(struct search *search, int only)
 {
-    const struct replay_memory *memory = search->memory;
-    unsigned g = 0;
-    size_t at = 0;
-    while ((at = first_difference(after, memory->result, NULL, at, memory->total)) <
-           memory->total) {
-        while (at >= search->groups[g].to)
-            g++;
-        bool kept = after[at] == before[at];
-        if (!(memory->slack[at] && kept) &&
-            !(search->groups[g].pure && search->touched[at] && kept))
-            return false;
-        at++;
+    struct replay_memory *memory = search->memory;
+    memset(memory->poisoned, 0, memory->total);
+    for (unsigned i = 0; i < search->group_count; i++) {
+        const struct group *group = &search->groups[i];
+        bool chosen = only < 0 ? group->poisoned : (unsigned)only == i;
+        for (size_t at = group->from; at < group->to; at++)
+            memory->poisoned[at] =
+                memory->slack[at] || !memory->read[at] || (chosen && memory->written[at]) ? 0xff
+                                                                                          : 0;
     }
-    return true;
 }
 
-static kg_status gentle(struct search *search, bool *good)
+/* Whether the result stays the same from random bytes, and from their complements. */
+static kg_status stands(struct search *search, bool *good)
 {
     struct replay_memory *memory = search->memory;
-    memcpy(memory->work, memory->pristine, memory->total);
-    for (unsigned i = 0; i < search->group_count; i++)
-        if (search->groups[i].pure)
-            nudge(search, memory->work, search->groups[i].from, search->groups[i].to, true);
-    kg_status status = trial_launch(search->trial, ORIGINAL, memory->work, memory->other);
-    *good = status == KG_OK && explained(search, memory->work, memory->other);
-    return status;
-}
-
-/* Poisons the touched bytes of the chosen buffers; a byte that keeps both poisons is not written.
- */
-static kg_status harsh(struct search *search, bool *good)
-{
-    struct replay_memory *memory = search->memory;
-    uint64_t seed = search->trial->seeds[3];
-    memcpy(memory->poisoned, memory->slack, memory->total);
-    for (unsigned i = 0; i < search->group_count; i++)
-        for (size_t at = search->groups[i].from; at < search->groups[i].to; at++)
-            if (search->groups[i].pure)
-                memory->poisoned[at] |= search->touched[at];
-    memory_state(memory, seed, false, memory->work);
-    kg_status status = trial_launch(search->trial, ORIGINAL, memory->work, memory->other);
-    *good = status == KG_OK && explained(search, memory->work, memory->other);
-    if (!*good)
-        return status;
-    for (size_t at = 0; at < memory->total; at++)
-        memory->first[at] = memory->other[at] == memory->work[at] ? 0xff : 0; /* kept */
-    memory_state(memory, seed, true, memory->work);
-    status = trial_launch(search->trial, ORIGINAL, memory->work, memory->other);
-    if (status != KG_OK || !(*good = explained(search, memory->work, memory->other)))
-        return status;
-    for (size_t at = 0; at < memory->total; at++) {
-        if (memory->slack[at] || !memory->poisoned[at])
-            continue;
-        bool kept = memory->other[at] == memory->work[at];
-        if (kept && memory->first[at])
-            memory->poisoned[at] = search->touched[at] = 0;
-        else if (memory->other[at] != memory->result[at])
-            *good = false;
+    uint64_t seed = search->trial->seeds[3]; /* even: any bits */
+    *good = true;
+    for (unsigned run = 0; run < 2 && *good; run++) {
+        memory_state(memory, seed, run, memory->work);
+        kg_status status = launch(search, good);
+        if (status != KG_OK)
+            return status;
+        for (size_t at = 0; at < memory->total && *good; at++)
+            *good =
+                memory->other[at] == (memory->written[at] ? memory->result[at] : memory->work[at]);
     }
     return KG_OK;
 }
 
-/* Both trials for the buffers chosen. A byte that one poison left alone by chance and the other did
- * not has the result's value in the second run, which `harsh` asks for. */
-static kg_status poisonable(struct search *search, bool *good)
+static bool has_scratch(const struct replay_memory *memory, const struct group *group)
 {
-    kg_status status = gentle(search, good);
-    return status == KG_OK && *good ? harsh(search, good) : status;
+    for (size_t at = group->from; at < group->to; at++)
+        if (memory->written[at] && memory->read[at])
+            return true;
+    return false;
 }
 
 /* All buffers at once, else those that stand the trial alone, together again. */
-static kg_status find_pure(struct search *search)
+static kg_status find_poisoned(struct search *search)
 {
-    bool good = false;
-    choose(search, -1);
-    kg_status status = poisonable(search, &good);
-    search->trial->sensitive |= !good; /* it works in place */
-    if (status != KG_OK || good || search->group_count < 2)
-        goto done;
-    bool *alone = calloc(search->group_count, sizeof *alone);
-    if (!alone)
-        return KG_NO_MEMORY;
-    for (unsigned i = 0; i < search->group_count && status == KG_OK; i++) {
-        const struct group *group = &search->groups[i];
-        if (!memchr(search->touched + group->from, 0xff, group->to - group->from))
-            continue;
-        choose(search, (int)i);
-        status = poisonable(search, &alone[i]);
-    }
+    bool good = false, any = false;
+    kg_status status = KG_OK;
     for (unsigned i = 0; i < search->group_count; i++)
-        search->groups[i].pure = alone[i];
-    free(alone);
+        any |= search->groups[i].poisoned = has_scratch(search->memory, &search->groups[i]);
+    poison(search, -1);
+    if (any)
+        status = stands(search, &good);
+    if (!any || good || status != KG_OK)
+        return status;
+    search->trial->sensitive = true; /* it works in place */
+    for (unsigned i = 0; i < search->group_count && status == KG_OK; i++) {
+        if (!search->groups[i].poisoned)
+            continue;
+        poison(search, (int)i);
+        status = stands(search, &search->groups[i].poisoned);
+    }
+    poison(search, -1);
     if (status == KG_OK)
-        status = poisonable(search, &good);
-done:
-    if (!good)
-        memcpy(search->memory->poisoned, search->memory->slack, search->memory->total);
+        status = stands(search, &good);
+    for (unsigned i = 0; i < search->group_count && !good; i++)
+        search->groups[i].poisoned = false;
+    poison(search, -1);
     return status;
 }
 
-/* Finds bytes of one buffer that are written with the value they had. */
+/* Whether a small change of one buffer's inputs changes the result. */
 static kg_status probe(struct search *search, const struct group *group)
 {
     struct replay_memory *memory = search->memory;
-    if (group->global) /* rarely written, and often a size or a pointer */
+    bool survived;
+    if (group->global) /* often a size or a pointer */
         return KG_OK;
     memcpy(memory->work, memory->pristine, memory->total);
     nudge(search, memory->work, group->from, group->to, false);
     if (!memcmp(memory->work, memory->pristine, memory->total))
-        return KG_OK; /* all of it changes anyway, or is slack */
-    kg_status status = trial_launch(search->trial, ORIGINAL, memory->work, memory->other);
-    if (status != KG_OK)
-        return status;
-    touch_changed(search, memory->work, memory->other, group->from, group->to);
-    search->trial->sensitive |=
-        first_difference(memory->other, memory->result, NULL, 0, group->from) < group->from ||
-        first_difference(memory->other, memory->result, NULL, group->to, memory->total) <
-            memory->total;
-    return KG_OK;
+        return KG_OK;
+    kg_status status = launch(search, &survived);
+    if (status == KG_OK && survived)
+        search->trial->sensitive |= first_difference(memory->other, memory->result, memory->written,
+                                                     0, memory->total) < memory->total;
+    return status;
 }
 
 static kg_status search_run(struct search *search)
 {
-    struct replay_memory *memory = search->memory;
     kg_status status = make_groups(search);
-    if (status != KG_OK)
-        return status;
-    touch_changed(search, memory->pristine, memory->result, 0, memory->total);
-    for (unsigned i = 0; i < search->group_count && status == KG_OK; i++)
+    if (status == KG_OK)
+        status = find_poisoned(search);
+    for (unsigned i = 0; i < search->group_count && status == KG_OK && !search->trial->sensitive;
+         i++)
         status = probe(search, &search->groups[i]);
-    return status == KG_OK ? find_pure(search) : status;
+    return status;
 }
 
 kg_status written_find(struct trial *trial)
 {
     struct replay_memory *memory = trial->memory;
     struct search search = {.trial = trial, .memory = memory};
-    search.touched = calloc(1, memory->total + 8);
-    kg_status status = search.touched ? search_run(&search) : KG_NO_MEMORY;
-    if (status == KG_OK) {
-        for (size_t at = 0; at < memory->total; at++) {
-            memory->written[at] = memory->slack[at] ? 0 : search.touched[at];
-            trial->written_bytes += memory->written[at] != 0;
-            trial->poisoned_bytes += memory->written[at] && memory->poisoned[at];
-        }
-    } else if (!*trial->reason) {
+    kg_status status = search_run(&search);
+    for (size_t at = 0; at < memory->total && status == KG_OK; at++) {
+        trial->written_bytes += memory->written[at] != 0;
+        trial->poisoned_bytes += memory->written[at] && memory->poisoned[at];
+    }
+    if (status != KG_OK && !*trial->reason)
         snprintf(trial->reason, sizeof trial->reason,
                  "the original does not survive a small change of its memory: %s",
                  trial->device->error);
-    }
-    free(search.touched);
     free(search.groups);
     return status;
 }
@@ -286,7 +241,7 @@ kg_status written_find(struct trial *trial)
 kg_status written_change(const struct trial *trial, unsigned index, unsigned char *image, bool *end)
 {
     struct replay_memory *memory = trial->memory;
-    struct search search = {.memory = memory, .touched = memory->written};
+    struct search search = {.memory = memory};
     kg_status status = make_groups(&search);
     if (status != KG_OK)
         return status;
@@ -295,7 +250,7 @@ kg_status written_change(const struct trial *trial, unsigned index, unsigned cha
     const struct group *group = &search.groups[index];
     if (index < search.group_count && !group->global)
         nudge(&search, image, group->from, group->to, false);
-    if (index == search.group_count) /* what is written, all together: see find_pure */
+    if (index == search.group_count) /* what is written, all together: see find_poisoned */
         nudge(&search, image, 0, memory->total, true);
     free(search.groups);
     return KG_OK;

@@ -62,8 +62,8 @@ static void variants(struct job *job, bool in_place)
         {"off by one at the edge",
          {.limit = "\tadd.s32 %r5, %r5, 1;\n"},
          KG_REFUSED,
-         "memory",
-         "bytes past the end of parameter 1"},
+         "instrumented",
+         "bytes past the end of parameter 0"}, /* reads x there first */
         {"missing tail",
          {.limit = "\tand.b32 %r5, %r5, -128;\n"},
          KG_REFUSED,
@@ -77,13 +77,13 @@ static void variants(struct job *job, bool in_place)
         {"writes past the end",
          {.after = "\tsetp.eq.s32 %p2, %r4, 5;\n\t@%p2 st.global.f32 [%rd7+4400], %f3;\n"},
          KG_REFUSED,
-         "memory",
-         "alone: 42"}, /* from byte 420 on; a byte there may happen to be what it was before */
+         "instrumented",
+         "(420 bytes past the end of parameter 1"},
         {"endless loop",
          {.before = "FOREVER:\n\tadd.s32 %r8, %r8, 1;\n\tbra FOREVER;\n"},
-         KG_TIMEOUT,
-         "deadline",
-         "did not end"},
+         KG_REFUSED,
+         "instrumented",
+         "more iterations than its budget"},
         {"does nothing",
          {.limit = "\tmov.u32 %r5, 0;\n"},
          KG_REFUSED,
@@ -93,8 +93,8 @@ static void variants(struct job *job, bool in_place)
          {.after = "\tadd.s64 %rd9, %rd7, 17592186044416;\n"
                    "\tst.global.f32 [%rd9], %f3;\n"},
          KG_REFUSED,
-         "fault",
-         "ILLEGAL_ADDRESS"},
+         "instrumented",
+         "outside all that it may touch"},
         {"no entry of this name", {.limit = "}\n"}, KG_REFUSED, "admission", ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

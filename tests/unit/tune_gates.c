@@ -2,6 +2,7 @@
  * hostile kind is refused by the gate named here, and switching that gate off changes the verdict.
  * A trial runs in a forked process and reports over a pipe, as the replay child does, so crashes
  * and endless loops are judged by the worker's own code. */
+#include "code/instrument.h"
 #include "test.h"
 #include "tune/job.h"
 #include "tune/replay.h"
@@ -229,8 +230,15 @@ static void slightly_off(const float *x, float *y)
 /* ---- the device --------------------------------------------------------------------------------
  */
 
+struct observation { /* what an instrumented launch says, in place of what the fake can tell */
+    struct replay_observed touched, races;
+    size_t reads, writes; /* one byte more: behind the start of y; 0: none */
+    bool unable;
+};
+
 struct fake {
     struct replay_device device;
+    struct observation says[2];
     kernel *kernels[2];
     double ns[2];
     const struct replay_memory *memory;
@@ -260,6 +268,52 @@ static kg_status fake_launch(struct replay_device *device, enum side side)
         return KG_DRIVER;
     }
     fake->kernels[side]((const float *)X_AT, (float *)Y_AT);
+    return KG_OK;
+}
+
+static size_t image_at(const struct fake *fake, uint64_t address)
+{
+    const struct replay_extent *e = fake->memory->extents;
+    while (address - e->address >= e->size)
+        e++;
+    return e->at + (size_t)(address - e->address);
+}
+
+/* Which bytes the originals above touch is known; a variant seems to touch none, unless told. */
+static void fake_masks(const struct fake *fake, enum side side, unsigned char *reads,
+                       unsigned char *writes)
+{
+    kernel *k = fake->kernels[side];
+    const struct observation *says = &fake->says[side];
+    size_t x = image_at(fake, X_AT), y = image_at(fake, Y_AT), bytes = N * sizeof(float);
+    memset(reads, 0, fake->memory->total);
+    memset(writes, 0, fake->memory->total);
+    if (says->reads)
+        reads[y + says->reads] = 0xff;
+    if (says->writes)
+        writes[y + says->writes] = 0xff;
+    if (side == VARIANT)
+        return;
+    memset(reads + x, k == zeros || k == writes_nothing ? 0 : 0xff, bytes);
+    memset(reads + y, k == in_place ? 0xff : 0, bytes);
+    for (size_t i = 0; i < (k == sum ? sizeof(float) : k == writes_nothing ? 0 : bytes); i++)
+        writes[y + i] = k == every_second_byte && i % 2 ? 0 : 0xff;
+}
+
+static kg_status fake_observe(struct replay_device *device, enum side side, unsigned what,
+                              uint64_t budget, unsigned char *reads, unsigned char *writes,
+                              struct replay_observed *out)
+{
+    const struct fake *fake = (const struct fake *)device;
+    const struct observation *says = &fake->says[side];
+    if (says->unable) {
+        snprintf(device->error, sizeof device->error, "it cannot be instrumented: line 3: a cheat");
+        return KG_NOT_ELIGIBLE;
+    }
+    if (out)
+        *out = what & INSTRUMENT_RACES ? says->races : says->touched;
+    if (out && reads && writes)
+        fake_masks(fake, side, reads, writes);
     return KG_OK;
 }
 
@@ -335,8 +389,9 @@ struct request {
     kernel *original, *variant;
     double ns[2];
     const char *off;
-    bool stale, refuse, spill, noisy;
+    bool stale, refuse, spill, noisy, blind; /* blind: the device observes nothing */
     double relative;
+    struct observation says[2];
 };
 
 static int child(const struct request *request, int fd)
@@ -349,10 +404,12 @@ static int child(const struct request *request, int fd)
                                    .keep = fake_keep,
                                    .restore = fake_restore,
                                    .sample = fake_sample,
+                                   .observe = request->blind ? NULL : fake_observe,
                                    .exact_clock = !request->noisy,
                                    .footprint[VARIANT].local_bytes = request->spill ? 8 : 0},
                         .kernels = {request->original, request->variant},
                         .ns = {request->ns[0], request->ns[1]},
+                        .says = {request->says[0], request->says[1]},
                         .memory = &memory,
                         .refuse = request->refuse};
     void *windows = mmap((void *)(uintptr_t)BASE, 4 * WINDOW, PROT_READ | PROT_WRITE,
@@ -517,6 +574,47 @@ static void unverifiable(void)
     expect("nothing", r, KG_NOT_ELIGIBLE, "vacuity", "writes nothing");
 }
 
+#define SAYS(who, member, ...)                                                                     \
+    (struct request)                                                                               \
+    {                                                                                              \
+        .original = every_second_byte, .variant = every_second_byte,                               \
+        .says[who].member = __VA_ARGS__                                                            \
+    }
+
+/* What only an instrumented launch shows. */
+static void observed(void)
+{
+    struct replay_observed offence = {.offences = 1, .first = "PTX line 7: somewhere else"};
+    struct replay_observed race = {.races = 1, .first = "PTX line 8: race"};
+    struct request r = SAYS(VARIANT, writes, 3);
+    expect("writes between", r, KG_REFUSED, "instrumented",
+           "writes a byte that the original does not write: parameter 1 + 3");
+    r = SAYS(VARIANT, reads, 3);
+    expect("reads in a sector", r, KG_OK, "", "");
+    r = SAYS(VARIANT, reads, 640);
+    r.original = r.variant = sum;
+    expect("reads far from all", r, KG_REFUSED, "instrumented",
+           "touches nothing within 32 bytes: parameter 1 + 640");
+    expect("out of bounds", SAYS(VARIANT, touched, offence), KG_REFUSED, "instrumented",
+           "line 7: somewhere else");
+    expect("races", SAYS(VARIANT, races, race), KG_REFUSED, "instrumented",
+           "its accesses conflict: PTX line 8: race");
+    expect("not to be observed", SAYS(VARIANT, unable, true), KG_REFUSED, "instrumented",
+           "cannot be instrumented: line 3: a cheat");
+    expect("original out of bounds", SAYS(ORIGINAL, touched, offence), KG_NOT_ELIGIBLE, "observed",
+           "line 7: somewhere else");
+    expect("original races", SAYS(ORIGINAL, races, race), KG_NOT_ELIGIBLE, "observed",
+           "conflict: PTX line 8: race");
+    r = SAYS(ORIGINAL, unable, true);
+    struct verdict verdict;
+    CHECK(judge(&r, &verdict) == KG_NOT_ELIGIBLE);
+    CHECK(!strcmp(verdict.gate, "observed") && strstr(verdict.reason, "line 3: a cheat"));
+    free(verdict.evidence);
+    r = (struct request){.original = out_of_place, .variant = out_of_place, .blind = true};
+    CHECK(judge(&r, &verdict) == KG_NOT_ELIGIBLE && !strcmp(verdict.gate, "observed"));
+    free(verdict.evidence);
+}
+
 /* The evidence says which bytes were found written and which poisoned. */
 static void written(kernel *original, bool stale, long bytes, long poisoned)
 {
@@ -538,6 +636,7 @@ int main(void)
     honest();
     hostile();
     unverifiable();
+    observed();
     written(out_of_place, false, 4 * N, 4 * N);
     written(out_of_place, true, 4 * N, 4 * N);
     written(in_place, false, 4 * N, 0);

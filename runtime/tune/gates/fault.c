@@ -8,8 +8,6 @@
 static void run_poisoned(struct trial *trial)
 {
     struct replay_memory *memory = trial->memory;
-    if (!trial->variant_limit_ms)
-        trial->variant_limit_ms = (long)(trial->wall_ns * 20e-6) + 3000;
     trial->poison_at = trial->timed_at = memory->total;
     for (unsigned run = 0; run < 2; run++) {
         memory_state(memory, trial->seeds[1 + run], false, memory->work);

@@ -8,6 +8,8 @@
 #include "tune/replay.h"
 
 kg_status gate_replay(struct trial *trial);
+kg_status gate_observed(struct trial *trial);
+kg_status gate_instrumented(struct trial *trial);
 kg_status gate_vacuity(struct trial *trial);
 kg_status gate_footprint(struct trial *trial);
 kg_status gate_fault(struct trial *trial);

@@ -1,0 +1,86 @@
+/* The replay's device by the real driver, private to replay_cuda.c (operations, loading),
+ * replay_place.c (where memory stands) and replay_observe.c (instrumented launches). Runs only in
+ * the replay child: it may die at any call. */
+#ifndef KG_REPLAY_CUDA_H
+#define KG_REPLAY_CUDA_H
+
+#include "gpu/real.h"
+
+#include "tune/observe.h"
+#include "tune/replay.h"
+
+enum observe_kind { OBSERVE_TOUCHED, OBSERVE_RACES, OBSERVE_KINDS };
+
+/* A side's instrumented code of one kind, made when it is first asked for. */
+struct observer {
+    bool made;
+    kg_status status; /* of making it */
+    char reason[256];
+    struct instrumented text;
+    CUmodule module;
+    CUfunction function;
+};
+
+/* A side's PTX. Its model names the module's variables. */
+struct side_text {
+    struct image_code code;
+    struct kernel_model model;
+    const char *entry;
+};
+
+struct cuda {
+    struct replay_device device; /* first: the ops' argument */
+    const struct kg_capture *capture;
+    const struct replay_request *request;
+    struct replay_memory *memory;
+    struct kg_hardware hardware;
+    unsigned char *image; /* of the original */
+    CUdevice handle;
+    CUstream stream;
+    CUevent start, stop;
+    CUmodule modules[2];
+    CUfunction functions[2];
+    struct kg_launch launches[2];
+    void *params[2][64 + VARIANT_GLOBALS + 1];
+    unsigned char args[8192];
+    CUdeviceptr globals[VARIANT_GLOBALS]; /* of the original's module, for the variant */
+    CUdeviceptr kept;                     /* device copy of all extents, 0: none */
+    CUdeviceptr flush;                    /* written before a cold sample */
+    size_t flush_bytes;
+    unsigned char flush_value;
+    unsigned char *kept_host; /* where the device has no room for `kept` */
+    CUfunction dirty;         /* fills shared memory; NULL: not to be had */
+    unsigned dirty_blocks, dirty_bytes, dirty_turn;
+    struct side_text texts[2];
+    struct observer observers[2][OBSERVE_KINDS];
+};
+
+/* Sets the device's error, which the caller returns. */
+kg_status cuda_fail(struct cuda *cuda, CUresult result, const char *what);
+
+#define TRY(what, call)                                                                            \
+    do {                                                                                           \
+        CUresult result_ = (call);                                                                 \
+        if (result_ != CUDA_SUCCESS)                                                               \
+            return cuda_fail(cuda, result_, what);                                                 \
+    } while (0)
+
+int cuda_attribute(const struct cuda *cuda, CUdevice_attribute which);
+/* One launch of a function with a side's configuration and parameters, without waiting. */
+CUresult cuda_enqueue(struct cuda *cuda, enum side side, CUfunction function);
+
+/* ---- replay_place.c ----------------------------------------------------------------------------
+ */
+
+/* Plans the memory's extents, reserves their addresses, and maps physical memory there. */
+kg_status place_all(struct cuda *cuda);
+
+/* ---- replay_observe.c --------------------------------------------------------------------------
+ */
+
+kg_status cuda_observe(struct replay_device *device, enum side side, unsigned what, uint64_t budget,
+                       unsigned char *reads, unsigned char *writes, struct replay_observed *out);
+/* Frees what the host holds. */
+void observers_free(struct cuda *cuda);
+
+#endif
