@@ -9,10 +9,14 @@ static const struct {
     const char *name;
     const char *gates; /* that may refuse it, by comma: the first that can see it does */
 } cheats[] = {
-    {"block_wrong", "poison,compare"},  {"borrows_input", "admission"},
-    {"does_nothing", "poison,compare"}, {"endless_loop", "deadline"},
-    {"illegal_address", "fault"},       {"missing_tail", "poison,compare"},
-    {"off_by_one", "poison,compare"},   {"past_end", "memory"},
+    {"block_wrong", "poison,compare"},
+    {"borrows_input", "admission"},
+    {"does_nothing", "poison,compare"},
+    {"endless_loop", "instrumented"},
+    {"illegal_address", "instrumented"},
+    {"missing_tail", "poison,compare"},
+    {"off_by_one", "poison,compare,instrumented"},
+    {"past_end", "instrumented"},
     {"trusts_result", "stale"},
 };
 

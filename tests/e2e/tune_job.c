@@ -43,13 +43,13 @@ struct reply {
     const char *limit, *value, *after;
 };
 static const struct reply hostile[] = {
-    {"edge", "memory", "n + 1", "2 * x[i] + 1", ""},
+    {"edge", "instrumented", "n + 1", "2 * x[i] + 1", ""},
     {"tail", "poison", "n - n % 128", "2 * x[i] + 1", ""},
     {"block", "compare", "n", "2 * x[i] + (blockIdx.x == 3 ? 2 : 1)", ""},
-    {"past", "memory", "n", "2 * x[i] + 1", "if (i == 5) y[n + 100] = 0;"},
-    {"endless", "deadline", "n", "2 * x[i] + 1", "while (n > 0) y[i] = y[i] + 1;"},
+    {"past", "instrumented", "n", "2 * x[i] + 1", "if (i == 5) y[n + 100] = 0;"},
+    {"endless", "instrumented", "n", "2 * x[i] + 1", "while (n > 0) y[i] = y[i] + 1;"},
     {"nothing", "poison", "0", "2 * x[i] + 1", ""},
-    {"illegal", "fault", "n", "2 * x[i] + 1", "if (i == 5) y[(size_t)1 << 42] = 0;"},
+    {"illegal", "instrumented", "n", "2 * x[i] + 1", "if (i == 5) y[(size_t)1 << 42] = 0;"},
 };
 enum { HOSTILE = sizeof hostile / sizeof *hostile };
 
@@ -277,7 +277,7 @@ static void killed_at_random(void)
 {
     struct found found;
     fresh();
-    put_reply(&hostile[4]); /* endless: most of the time is in its replay */
+    put_reply(&hostile[4]); /* endless */
     put_reply(&right);
     for (unsigned i = 0; i < 20; i++) {
         struct timespec nap = {0, (long)(random_word(now_ns(), i) % 800000000)};
