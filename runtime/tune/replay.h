@@ -26,6 +26,8 @@ struct replay_observed {      /* of one instrumented launch */
     char first[256];          /* the first offence or race, for people; empty: none */
 };
 
+enum { REPLAY_SETS = 5 };
+
 /* All calls wait for the device. A failing one leaves its cause in `error`; after a failed launch
  * the device is unusable. */
 struct replay_device {
@@ -53,13 +55,14 @@ struct replay_device {
      * pointers in the parameters, and those in memory whose places are known, go along. NULL: not
      * to be had. */
     kg_status (*relocate)(struct replay_device *device, bool elsewhere);
-    /* Several physical memories for the same addresses, exchanged between launches: set 0 is there
-     * from the start. NULL: not to be had. */
+    /* Chooses one of REPLAY_SETS contents of memory: from now on keep and restore mean that one.
+     * Set 0 is chosen from the start. NULL: there is but one. */
     kg_status (*set_select)(struct replay_device *device, unsigned index);
     struct replay_footprint footprint[2];
     int driver_version;
     uint32_t shared_limit; /* bytes a block may have, opt-in; 0: unknown */
     bool exact_clock;      /* times are modelled: one sample says all */
+    double bytes_ns;       /* most bytes a ns that memory can move; 0: not known */
     char error[256];
 };
 
@@ -159,11 +162,19 @@ struct timing {
     unsigned pairs, dropped, batch;
     double original_ns, variant_ns, ratio, low, high;
 };
-enum { TIMING_PAIRS = 256 };
+enum { TIMING_PAIRS = 256, TIMING_LEAST = 8 }; /* fewer say nothing about noise */
 
 /* Ratio of medians original/variant and its 95% interval by a paired bootstrap. Pairs with a
  * sample far above its side's lower quartile (another process had the GPU) are dropped first. */
 void timing_judge(const double *original, const double *variant, unsigned pairs, uint64_t seed,
+                  struct timing *out);
+/* The same while pairs still come in, with a wider interval, so that all looks together err in 5%
+ * of cases. True: enough is known, because the interval lies on one side of `wanted`, or this is
+ * the last look. */
+bool timing_look(const double *original, const double *variant, unsigned pairs, bool last,
+                 double wanted, uint64_t seed, struct timing *out);
+/* The judgement over the half of the pairs that was disturbed least. */
+bool timing_quiet(const double *original, const double *variant, unsigned pairs, uint64_t seed,
                   struct timing *out);
 
 /* ---- the gates, in the child -------------------------------------------------------------------

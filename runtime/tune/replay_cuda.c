@@ -74,64 +74,6 @@ static kg_status cuda_launch(struct replay_device *device, enum side side)
     return KG_OK;
 }
 
-static kg_status cuda_keep(struct replay_device *device)
-{
-    struct cuda *cuda = (struct cuda *)device;
-    const struct replay_memory *memory = cuda->memory;
-    if (!cuda->kept && !cuda->kept_host && memory->total &&
-        real.cuMemAlloc_v2(&cuda->kept, memory->total) != CUDA_SUCCESS) {
-        cuda->kept = 0;
-        cuda->kept_host = malloc(memory->total);
-        if (!cuda->kept_host)
-            return KG_NO_MEMORY;
-    }
-    for (uint32_t i = 0; i < memory->extent_count; i++) {
-        const struct replay_extent *e = &memory->extents[i];
-        if (cuda->kept)
-            TRY("copy",
-                real.cuMemcpyDtoDAsync_v2(cuda->kept + e->at, e->address, e->size, cuda->stream));
-        else
-            TRY("copy", real.cuMemcpyDtoH_v2(cuda->kept_host + e->at, e->address, e->size));
-    }
-    TRY("copy", real.cuStreamSynchronize(cuda->stream));
-    return KG_OK;
-}
-
-/* Enqueued on the launches' own stream: no waiting. */
-static kg_status cuda_restore(struct replay_device *device)
-{
-    struct cuda *cuda = (struct cuda *)device;
-    const struct replay_memory *memory = cuda->memory;
-    for (uint32_t i = 0; i < memory->extent_count; i++) {
-        const struct replay_extent *e = &memory->extents[i];
-        if (cuda->kept)
-            TRY("copy",
-                real.cuMemcpyDtoDAsync_v2(e->address, cuda->kept + e->at, e->size, cuda->stream));
-        else
-            TRY("copy", real.cuMemcpyHtoDAsync_v2(e->address, cuda->kept_host + e->at, e->size,
-                                                  cuda->stream));
-    }
-    return KG_OK;
-}
-
-static kg_status cuda_sample(struct replay_device *device, enum side side, bool cold,
-                             unsigned batch, double *ns)
-{
-    struct cuda *cuda = (struct cuda *)device;
-    float milliseconds = 0;
-    if (cold && cuda->flush)
-        TRY("flush", real.cuMemsetD8Async(cuda->flush, ++cuda->flush_value, cuda->flush_bytes,
-                                          cuda->stream));
-    TRY("event", real.cuEventRecord(cuda->start, cuda->stream));
-    for (unsigned i = 0; i < batch; i++)
-        TRY("launch", cuda_enqueue(cuda, side, cuda->functions[side]));
-    TRY("event", real.cuEventRecord(cuda->stop, cuda->stream));
-    TRY("launch", real.cuEventSynchronize(cuda->stop));
-    TRY("event", real.cuEventElapsedTime(&milliseconds, cuda->start, cuda->stop));
-    *ns = (double)milliseconds * 1e6 / batch;
-    return KG_OK;
-}
-
 /* ---- opening -----------------------------------------------------------------------------------
  */
 
@@ -352,19 +294,6 @@ static void load_dirty(struct cuda *cuda)
         cuda->dirty = function;
 }
 
-static kg_status make_clock(struct cuda *cuda)
-{
-    TRY("stream", real.cuStreamCreate(&cuda->stream, CU_STREAM_NON_BLOCKING));
-    TRY("event", real.cuEventCreate(&cuda->start, CU_EVENT_DEFAULT));
-    TRY("event", real.cuEventCreate(&cuda->stop, CU_EVENT_DEFAULT));
-    if (cuda->device.exact_clock)
-        return KG_OK; /* a model without a cache */
-    int l2 = cuda_attribute(cuda, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
-    cuda->flush_bytes = l2 > 0 ? 2 * (size_t)l2 : 64u << 20;
-    TRY("scratch memory", real.cuMemAlloc_v2(&cuda->flush, cuda->flush_bytes));
-    return KG_OK;
-}
-
 static kg_status open_all(struct cuda *cuda, const struct kg_bytes *code)
 {
     const struct kg_capture *capture = cuda->capture;
@@ -387,7 +316,7 @@ static kg_status open_all(struct cuda *cuda, const struct kg_bytes *code)
         return KG_REFUSED; /* the candidate's own fault, unlike all else here */
     if (code)
         load_dirty(cuda);
-    return make_clock(cuda);
+    return clock_open(cuda);
 }
 
 kg_status cuda_open(const struct kg_capture *capture, const struct replay_request *request,
@@ -403,6 +332,7 @@ kg_status cuda_open(const struct kg_capture *capture, const struct replay_reques
                                           .keep = cuda_keep,
                                           .restore = cuda_restore,
                                           .sample = cuda_sample,
+                                          .set_select = cuda_set_select,
                                           .observe = cuda_observe};
     cuda->capture = capture;
     cuda->request = request;
@@ -438,7 +368,7 @@ void cuda_close(struct replay_device *device)
     if (!cuda)
         return;
     observers_free(cuda);
-    free(cuda->kept_host);
+    clock_close(cuda);
     free(cuda->image);
     free(cuda);
 }

@@ -1,5 +1,6 @@
 /* The replay's device by the real driver, private to replay_cuda.c (operations, loading),
- * replay_place.c (where memory stands) and replay_observe.c (instrumented launches). Runs only in
+ * replay_place.c (where memory stands), replay_clock.c (what memory holds, and the
+ * clock) and replay_observe.c (instrumented launches). Runs only in
  * the replay child: it may die at any call. */
 #ifndef KG_REPLAY_CUDA_H
 #define KG_REPLAY_CUDA_H
@@ -43,13 +44,14 @@ struct cuda {
     struct kg_launch launches[2];
     void *params[2][64 + VARIANT_GLOBALS + 1];
     unsigned char args[8192];
-    CUdeviceptr globals[VARIANT_GLOBALS]; /* of the original's module, for the variant */
-    CUdeviceptr kept;                     /* device copy of all extents, 0: none */
-    CUdeviceptr flush;                    /* written before a cold sample */
+    CUdeviceptr globals[VARIANT_GLOBALS];  /* of the original's module, for the variant */
+    CUdeviceptr kept[REPLAY_SETS];         /* device copies of all extents, 0: none */
+    unsigned char *kept_host[REPLAY_SETS]; /* where the device has no room for them */
+    unsigned set;                          /* of these, the one in use */
+    CUdeviceptr flush;                     /* written before a cold sample */
     size_t flush_bytes;
     unsigned char flush_value;
-    unsigned char *kept_host; /* where the device has no room for `kept` */
-    CUfunction dirty;         /* fills shared memory; NULL: not to be had */
+    CUfunction dirty; /* fills shared memory; NULL: not to be had */
     unsigned dirty_blocks, dirty_bytes, dirty_turn;
     struct side_text texts[2];
     struct observer observers[2][OBSERVE_KINDS];
@@ -74,6 +76,17 @@ CUresult cuda_enqueue(struct cuda *cuda, enum side side, CUfunction function);
 
 /* Plans the memory's extents, reserves their addresses, and maps physical memory there. */
 kg_status place_all(struct cuda *cuda);
+
+/* ---- replay_clock.c ----------------------------------------------------------------------------
+ */
+
+kg_status clock_open(struct cuda *cuda);
+void clock_close(struct cuda *cuda);
+kg_status cuda_keep(struct replay_device *device);
+kg_status cuda_restore(struct replay_device *device);
+kg_status cuda_set_select(struct replay_device *device, unsigned index);
+kg_status cuda_sample(struct replay_device *device, enum side side, bool cold, unsigned batch,
+                      double *ns);
 
 /* ---- replay_observe.c --------------------------------------------------------------------------
  */

@@ -5,9 +5,11 @@
 kg_status gate_time(struct trial *trial)
 {
     kg_status status = timing_run(trial);
-    if (status != KG_OK)
-        return because(trial, status, "timing failed: %s", trial->device->error);
-    return timing_verdict(trial);
+    if (status == KG_OK)
+        return timing_verdict(trial);
+    if (status == KG_SLOWER || status == KG_REFUSED)
+        return status; /* with its reason */
+    return because(trial, status, "timing failed: %s", trial->device->error);
 }
 
 kg_status gate_timed(struct trial *trial)

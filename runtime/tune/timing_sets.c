@@ -1,0 +1,191 @@
+/* What memory holds before timed launches: the captured contents, what the app had there at other
+ * times, and small random changes of inputs; outputs random each time. So no launch finds the
+ * inputs, or the answers, of the one before it, and a variant that keeps answers is found out by
+ * being wrong or by being slow where it has none (catalogue rows 9 to 12 and 42).
+ *
+ * On drawn contents the original runs with instruments first: contents on which it does anything
+ * unsound are not used. Then the variant runs, with instruments and without, and must agree. */
+#include "tune/timing.h"
+
+#include "code/instrument.h"
+#include "tune/gates/gates.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TURNS_FACTOR = 64, LEAST_TURNS = 10000, MANY_SETS_BELOW = 32 << 20 };
+
+/* The captured inputs with the lowest bit of a random half of their words changed. */
+static kg_status change_some(const struct trial *trial, uint64_t seed, unsigned char *image,
+                             unsigned char *scratch)
+{
+    const struct replay_memory *memory = trial->memory;
+    bool end = false;
+    for (unsigned group = 0;; group++) {
+        kg_status status = written_change(trial, group, scratch, &end);
+        if (status != KG_OK || end)
+            return status;
+        for (size_t at = 0; at < memory->total; at++)
+            if (scratch[at] != memory->pristine[at] && !memory->poisoned[at] &&
+                random_word(seed, at / 4) & 1)
+                image[at] = scratch[at];
+    }
+}
+
+static bool sound(struct trial *trial, enum side side, const unsigned char *image)
+{
+    struct replay_observed saw = {0};
+    uint64_t turns = TURNS_FACTOR * trial->observed.most + LEAST_TURNS;
+    return trial->device->observe &&
+           trial_observe(trial, side, INSTRUMENT_CHECK, turns, image, NULL, NULL, &saw) == KG_OK &&
+           !saw.offences;
+}
+
+/* New contents in memory->work; `scratch` is overwritten. *drawn: other inputs than captured. */
+static kg_status draw(struct course *course, unsigned char *scratch, bool *drawn)
+{
+    struct trial *trial = course->trial;
+    struct replay_memory *memory = trial->memory;
+    unsigned number = course->draws++;
+    uint64_t seed = random_word(trial->seeds[3], 1000 + number) & ~UINT64_C(1);
+    memory_state(memory, seed, false, memory->work);
+    *drawn = false;
+    if (!number)
+        return KG_OK; /* the captured inputs */
+    kg_status status = KG_OK;
+    if (number <= memory->other_count) {
+        memory_other(memory, number - 1, scratch);
+        for (size_t at = 0; at < memory->total; at++)
+            if (!memory->poisoned[at])
+                memory->work[at] = scratch[at];
+    } else {
+        status = change_some(trial, seed, memory->work, scratch);
+    }
+    *drawn = status == KG_OK && sound(trial, ORIGINAL, memory->work);
+    if (!*drawn)
+        memory_state(memory, seed, false, memory->work);
+    return status;
+}
+
+static kg_status put(struct course *course, unsigned set, const unsigned char *image)
+{
+    struct replay_device *device = course->trial->device;
+    const struct replay_memory *memory = course->trial->memory;
+    kg_status status = set_choose(course, set);
+    for (uint32_t i = 0; i < memory->extent_count && status == KG_OK; i++) {
+        const struct replay_extent *extent = &memory->extents[i];
+        status = device->write(device, extent->address, image + extent->at, extent->size);
+    }
+    return status == KG_OK ? device->keep(device) : status;
+}
+
+/* Both sides once from memory->work; the variant's result, agreed upon, in `right`. */
+static kg_status agree(struct trial *trial, bool drawn, unsigned char *right)
+{
+    struct replay_memory *memory = trial->memory;
+    char text[512];
+    size_t at;
+    if (drawn && !sound(trial, VARIANT, memory->work))
+        return because(trial, KG_REFUSED,
+                       "on inputs drawn for timing it goes out of bounds, or "
+                       "does not end");
+    kg_status status = trial_launch(trial, ORIGINAL, memory->work, memory->other);
+    if (status == KG_OK)
+        status = trial_launch(trial, VARIANT, memory->work, right);
+    if (status != KG_OK)
+        return status;
+    if (same_memory(trial, right, memory->other, &at))
+        return KG_OK;
+    difference_text(memory, right, memory->other, &trial->accuracy, at, text, sizeof text);
+    return because(trial, KG_REFUSED, "wrong result on inputs drawn for timing, at %s", text);
+}
+
+kg_status sets_make(struct course *course)
+{
+    struct trial *trial = course->trial;
+    struct replay_memory *memory = trial->memory;
+    bool many = memory->total < MANY_SETS_BELOW && !trial->device->exact_clock;
+    unsigned wanted = !trial->device->set_select ? 1 : many ? TIMING_SETS : 2, drawn = 0;
+    kg_status status = KG_OK;
+    while (status == KG_OK && course->sets < wanted) {
+        bool other = false;
+        unsigned char *right = course->right[course->sets] = malloc(memory->total + 8);
+        status = right ? draw(course, right, &other) : KG_NO_MEMORY;
+        if (status == KG_OK)
+            status = agree(trial, other, right);
+        if (status == KG_OK)
+            status = put(course, course->sets++, memory->work);
+        drawn += other;
+    }
+    if (status == KG_OK && !(course->right[course->sets] = malloc(memory->total + 8)))
+        status = KG_NO_MEMORY;
+    json_object_set_new(course->saw, "drawn_sets", json_integer(drawn));
+    return status;
+}
+
+void sets_free(struct course *course)
+{
+    for (unsigned i = 0; i < REPLAY_SETS; i++)
+        free(course->right[i]);
+}
+
+kg_status set_choose(struct course *course, unsigned set)
+{
+    struct replay_device *device = course->trial->device;
+    return device->set_select ? device->set_select(device, set) : KG_OK;
+}
+
+/* Memory as it is now, in memory->other. */
+static kg_status fetch(struct trial *trial)
+{
+    struct replay_memory *memory = trial->memory;
+    kg_status status = KG_OK;
+    for (uint32_t i = 0; i < memory->extent_count && status == KG_OK; i++) {
+        const struct replay_extent *extent = &memory->extents[i];
+        status = trial->device->read(trial->device, extent->address, memory->other + extent->at,
+                                     extent->size);
+    }
+    return status;
+}
+
+kg_status set_check(struct course *course, unsigned set)
+{
+    struct trial *trial = course->trial;
+    const struct replay_memory *memory = trial->memory;
+    kg_status status = fetch(trial);
+    size_t at = first_difference(course->right[set], memory->other, NULL, 0, memory->total);
+    if (status == KG_OK && at < trial->timed_at)
+        trial->timed_at = at;
+    course->compared++;
+    return status;
+}
+
+kg_status set_unseen(struct course *course, bool *good)
+{
+    struct trial *trial = course->trial;
+    unsigned char *image = course->right[course->sets];
+    kg_status status = draw(course, image, good);
+    if (status != KG_OK)
+        return status;
+    memcpy(image, trial->memory->work, trial->memory->total);
+    if (*good && !sound(trial, VARIANT, image))
+        return because(trial, KG_REFUSED,
+                       "on inputs drawn for timing it goes out of bounds, or "
+                       "does not end");
+    return put(course, course->sets, image);
+}
+
+kg_status set_check_unseen(struct course *course)
+{
+    struct trial *trial = course->trial;
+    struct replay_memory *memory = trial->memory;
+    size_t at;
+    kg_status status = fetch(trial); /* the variant's, in `other` */
+    if (status == KG_OK)
+        status = trial_launch(trial, ORIGINAL, course->right[course->sets], memory->work);
+    if (status == KG_OK && !same_memory(trial, memory->other, memory->work, &at) &&
+        at < trial->timed_at)
+        trial->timed_at = at;
+    course->compared++;
+    return status;
+}
