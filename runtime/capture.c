@@ -503,31 +503,40 @@ static bool add_scalars(const struct kg_capture *capture, struct kg_signature *o
     return true;
 }
 
-static bool add_overlaps(const struct kg_capture *capture, struct kg_signature *out)
+bool reaches_apart(const struct kg_pointer *x, uint64_t at_x, const struct kg_pointer *y,
+                   uint64_t at_y)
+{
+    if ((!pointer_written(x) && !pointer_written(y)) || x->low == x->high || y->low == y->high)
+        return true;
+    return at_x + (uint64_t)x->low >= at_y + (uint64_t)y->high ||
+           at_y + (uint64_t)y->low >= at_x + (uint64_t)x->high;
+}
+
+kg_status signature_overlaps(const struct kg_capture *capture, struct kg_signature *out)
 {
     size_t pairs = (size_t)out->pointer_count * out->pointer_count / 2;
+    free(out->overlaps);
+    out->overlap_count = 0;
     out->overlaps = calloc(pairs + 1, sizeof *out->overlaps);
     if (!out->overlaps)
-        return false;
+        return KG_NO_MEMORY;
     for (uint32_t a = 0; a < out->pointer_count; a++)
         for (uint32_t b = a + 1; b < out->pointer_count; b++) {
             const struct kg_pointer *x = &out->pointers[a], *y = &out->pointers[b];
-            if (!pointer_written(x) && !pointer_written(y))
-                continue;
             uint64_t at_x = pointer_value(capture, x->param, x->offset);
             uint64_t at_y = pointer_value(capture, y->param, y->offset);
-            if (at_x + (uint64_t)x->low < at_y + (uint64_t)y->high &&
-                at_y + (uint64_t)y->low < at_x + (uint64_t)x->high)
+            if (!reaches_apart(x, at_x, y, at_y))
                 out->overlaps[out->overlap_count++] = (struct kg_overlap){
                     .a = (uint16_t)a, .b = (uint16_t)b, .delta = (int64_t)(at_y - at_x)};
         }
-    return true;
+    return KG_OK;
 }
 
 kg_status capture_signature(const struct kg_capture *capture, struct kg_signature *out)
 {
     *out = (struct kg_signature){.launch = capture->launch};
-    if (add_pointers(capture, out) && add_scalars(capture, out) && add_overlaps(capture, out))
+    if (add_pointers(capture, out) && add_scalars(capture, out) &&
+        signature_overlaps(capture, out) == KG_OK)
         return KG_OK;
     signature_free(out);
     return KG_NO_MEMORY;

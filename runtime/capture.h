@@ -89,5 +89,11 @@ void capture_free(struct kg_capture *capture);
 /* The launch signature of a captured launch with every scalar pinned. Free with signature_free. */
 kg_status capture_signature(const struct kg_capture *capture, struct kg_signature *out);
 void signature_free(struct kg_signature *signature);
+/* Finds the overlaps anew, from what the pointers now reach and how they are used. */
+kg_status signature_overlaps(const struct kg_capture *capture, struct kg_signature *out);
+/* Whether two pointers of these values may stand where they do: neither is written, or they have no
+ * byte in common. */
+bool reaches_apart(const struct kg_pointer *x, uint64_t at_x, const struct kg_pointer *y,
+                   uint64_t at_y);
 
 #endif

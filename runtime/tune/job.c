@@ -22,6 +22,7 @@ struct work {
     struct job job;
     const char *capture_path;
     bool opened;      /* the capture has been read */
+    bool keyed;       /* the job's key is final */
     const char *over; /* why there is nothing (more) to do; NULL: go on */
     bool has_variant; /* a verified one, already */
     bool unable;      /* a maker cannot work now */
@@ -91,7 +92,8 @@ static void enter(void *self, const char *step)
     if (work->maker)
         snprintf(detail, sizeof detail, "maker %s, candidate %u, turn %u", work->maker->name,
                  work->attempt, work->turn);
-    note(work, step, detail);
+    if (work->keyed)
+        note(work, step, detail);
     die_if_asked(step);
 }
 
@@ -117,8 +119,12 @@ kg_status job_model(struct job *job)
     bool soft = !strcmp(job->capture.hardware.vendor, "softgpu");
     kg_status status = image_select(job->capture.image, job->capture.image_size,
                                     job->capture.hardware.arch, soft, &job->image);
-    return status == KG_OK ? kernel_model_make(&job->image, job->capture.entry, &job->model)
-                           : status;
+    if (status == KG_OK)
+        status = kernel_model_make(&job->image, job->capture.entry, &job->model);
+    if (status == KG_OK)
+        status = signature_narrow(job);
+    signature_id(&job->signature, &job->signature_key);
+    return status;
 }
 
 void job_close(struct job *job)
@@ -221,11 +227,9 @@ static bool match_variant(void *self, const struct kg_variant *v, bool best)
 {
     struct search *search = self;
     const struct job *job = &search->work->job;
-    struct kg_id signature;
     if (best && id_equal(&v->hardware, &job->hardware) && id_equal(&v->kernel, &job->model.id) &&
         v->driver_version == job->capture.hardware.driver_version) {
-        signature_id(&v->signature, &signature);
-        bool same = id_equal(&signature, &job->signature_key);
+        bool same = signature_holds(&v->signature, &job->capture);
         search->suspended = same && suspects_variant(&search->suspects, &v->id, v->time);
         search->suspect = v->id;
         search->found += same && !search->suspended;
@@ -264,6 +268,7 @@ static kg_status analyse(void *self)
     kg_status status = job_model(job);
     if (status != KG_OK)
         return status;
+    work->keyed = true;
     if (!id_equal(&job->model.id, &job->capture.kernel))
         log_line(KG_INFO, "%s: the capture was made by another version of kgenrt",
                  job->capture.entry);

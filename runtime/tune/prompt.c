@@ -69,21 +69,23 @@ static void put_task(struct text *t)
                     "same operations in the same order and precision. `a * b + c` is contracted to "
                     "a fused multiply-add; where the PTX has separate `mul` and `add`, write "
                     "`__fmul_rn` and `__fadd_rn`, in doubt about an `fma` `__fmaf_rn`.\n");
-    text_put(t,
-             "- Write exactly the memory that the original writes, and read only what it reads.\n"
-             "- No half, bf16 or TF32 arithmetic unless the original has it. No approximate "
-             "functions unless the original has them.\n"
-             "- Exactly one `__global__` function, best declared `extern \"C\"`. Device functions "
-             "and `__shared__` memory are fine; other global variables, `#include`, library calls, "
-             "dynamic parallelism, `malloc`, `printf`, `assert`, `trap` and clocks are refused. "
-             "Nothing may be kept from one launch to the next.\n"
-             "- Parameters: the original's, in order, each of the same size, then one pointer for "
-             "each global variable that you list in \"globals\": the original's variable is read "
-             "or written through it. Never keep a copy of a global variable: the program may "
-             "change it between launches.\n"
-             "- Scalars and launch dimensions shown below are the same in every launch that your "
-             "kernel replaces: they may be constants in your code. Memory's contents change.\n"
-             "- Compiled by NVRTC as C++17 with `-default-device`; flags cannot be chosen.\n\n");
+    text_put(
+        t,
+        "- Write exactly the memory that the original writes, and read only what it reads.\n"
+        "- No half, bf16 or TF32 arithmetic unless the original has it. No approximate "
+        "functions unless the original has them.\n"
+        "- Exactly one `__global__` function, best declared `extern \"C\"`. Device functions "
+        "and `__shared__` memory are fine; other global variables, `#include`, library calls, "
+        "dynamic parallelism, `malloc`, `printf`, `assert`, `trap` and clocks are refused. "
+        "Nothing may be kept from one launch to the next.\n"
+        "- Parameters: the original's, in order, each of the same size, then one pointer for "
+        "each global variable that you list in \"globals\": the original's variable is read "
+        "or written through it. Never keep a copy of a global variable: the program may "
+        "change it between launches.\n"
+        "- Launch dimensions, and scalars shown below with a value, are the same in every launch "
+        "that your kernel replaces: they may be constants in your code. Scalars shown with a "
+        "range or with any value, and memory's contents, change.\n"
+        "- Compiled by NVRTC as C++17 with `-default-device`; flags cannot be chosen.\n\n");
 }
 
 /* Most dynamic and static shared memory a block can have, by architecture. */
@@ -162,6 +164,23 @@ static void put_scalar(struct text *t, const struct kg_param *param, const struc
     }
 }
 
+/* What the signature leaves open, and the original reads. */
+static void put_free(struct text *t, const struct job *job, uint32_t index)
+{
+    const struct kg_param *param = &job->model.params[index];
+    for (uint32_t i = 0; i < job->free_count; i++) {
+        const struct free_piece *piece = &job->free[i];
+        if (piece->type != FREE_UNREAD && piece->at >= param->offset &&
+            piece->at < param->offset + param->size)
+            text_put(t, "  - p%u, byte %u, %u bytes: %s, of any value\n", index,
+                     piece->at - param->offset, piece->size,
+                     piece->type == FREE_FLOAT  ? "a floating point number"
+                     : piece->type == FREE_BF16 ? "a bf16 number"
+                     : piece->type == FREE_INT  ? "an integer"
+                                                : "bits");
+    }
+}
+
 static void put_pointer(struct text *t, const struct kg_pointer *p)
 {
     static const char *const access[] = {"touch", "read", "write", "read and write"};
@@ -205,6 +224,7 @@ static void put_params(struct text *t, const struct job *job)
         for (uint32_t k = 0; k < signature->scalar_count; k++)
             if (signature->scalars[k].param == i && shown++ < SCALARS_SHOWN)
                 put_scalar(t, &model->params[i], &signature->scalars[k]);
+        put_free(t, job, i);
     }
     if (shown > SCALARS_SHOWN)
         text_put(t, "- %u more scalar words are not shown\n", shown - SCALARS_SHOWN);

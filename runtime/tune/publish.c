@@ -49,7 +49,6 @@ kg_status publish_variant(struct job *job, const struct candidate *candidate,
     struct kg_variant variant = {
         .hardware = job->hardware,
         .kernel = job->model.id,
-        .signature = job->signature, /* lent */
         .launch = candidate->launch,
         .maker = candidate->maker,
         .entry = candidate->entry,
@@ -68,10 +67,13 @@ kg_status publish_variant(struct job *job, const struct candidate *candidate,
     };
     memcpy(variant.globals, candidate->globals, sizeof variant.globals);
     kg_status status = put_blobs(job, candidate, verdict, &variant);
+    if (status == KG_OK)
+        status = signature_pinning(job, verdict->unshown, &variant.signature);
     if (status != KG_OK)
         return status;
     variant_identify(&variant);
     status = store_put_variant(job->store, &variant, &best);
+    free(variant.signature.scalars);
     if (status != KG_OK)
         return status;
     log_line(KG_INFO, "%s: variant by %s, %.2f times as fast [%.2f, %.2f]%s", job->capture.entry,

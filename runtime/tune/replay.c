@@ -61,6 +61,8 @@ static kg_status write_request(struct job *job, const struct candidate *candidat
         request.launch = candidate->launch;
         request.compiler_version = candidate->compiler_version;
         request.global_count = candidate->global_count;
+        request.free_count = job->free_count;
+        memcpy(request.free, job->free, job->free_count * sizeof *job->free);
         memcpy(request.globals, candidate->globals, sizeof request.globals);
         if (job->image.ptx.data)
             request.element = element_of_ptx((const char *)job->image.ptx.data, job->capture.entry);
@@ -177,6 +179,20 @@ static bool number(json_t *json, const char *name, double *out)
     return json_is_number(item);
 }
 
+/* Of free pieces; all of them where the child did not say. */
+static void take_unshown(const json_t *list, struct verdict *out)
+{
+    size_t i;
+    json_t *item;
+    memset(out->unshown, !json_is_array(list), sizeof out->unshown);
+    json_array_foreach(list, i, item)
+    {
+        json_int_t index = json_integer_value(item);
+        if (index >= 0 && index < FREE_PIECES)
+            out->unshown[index] = true;
+    }
+}
+
 static void take_end(struct replay_run *run, const char *text, struct verdict *out)
 {
     json_t *json = json_loads(text, 0, NULL), *evidence = json_object_get(json, "evidence");
@@ -193,6 +209,7 @@ static void take_end(struct replay_run *run, const char *text, struct verdict *o
         number(json, "ratio", &out->ratio);
         number(json, "low", &out->low);
         number(json, "high", &out->high);
+        take_unshown(json_object_get(json, "unshown"), out);
         out->evidence = evidence ? json_dumps(evidence, JSON_INDENT(1)) : NULL;
     }
     json_decref(json);

@@ -58,6 +58,9 @@ struct replay_device {
     /* Chooses one of REPLAY_SETS contents of memory: from now on keep and restore mean that one.
      * Set 0 is chosen from the start. NULL: there is but one. */
     kg_status (*set_select)(struct replay_device *device, unsigned index);
+    unsigned char *args; /* packed parameters that both sides are launched with: a gate may change
+                            free scalars in them, and puts them back. NULL: not to be had */
+    size_t args_size;
     struct replay_footprint footprint[2];
     int driver_version;
     uint32_t shared_limit; /* bytes a block may have, opt-in; 0: unknown */
@@ -185,7 +188,9 @@ struct trial {
     struct replay_memory *memory;
     struct kg_launch original, variant;
     struct accuracy accuracy;
-    const char *gates_off; /* names, by comma; tests only */
+    const char *gates_off;         /* names, by comma; tests only */
+    const struct free_piece *free; /* what the guard leaves open */
+    uint32_t free_count;
     unsigned repeats, runs;
     long variant_limit_ms; /* for a launch of the variant; 0: from the original's own times */
     double app_ns;
@@ -199,10 +204,11 @@ struct trial {
     double observe_ns[2]; /* … of instrumented ones: what it touches, races */
     struct replay_observed observed; /* the original on the captured inputs */
     size_t written_bytes, poisoned_bytes;
-    bool sensitive;         /* a small change of an input changes the original's result */
-    char launch_error[256]; /* of the variant's first launches; empty: none */
-    size_t poison_at;       /* where the two poisoned runs differ; memory->total: nowhere */
-    size_t timed_at;        /* where a timed launch's result was wrong; memory->total: nowhere */
+    bool unshown[FREE_PIECES]; /* of free pieces: nothing showed what they do */
+    bool sensitive;            /* a small change of an input changes the original's result */
+    char launch_error[256];    /* of the variant's first launches; empty: none */
+    size_t poison_at;          /* where the two poisoned runs differ; memory->total: nowhere */
+    size_t timed_at;           /* where a timed launch's result was wrong; memory->total: nowhere */
     struct timing cold, warm;
     const struct timing *chosen; /* the one that the verdict rests on; NULL before timing */
     json_t *evidence;
@@ -264,7 +270,9 @@ struct replay_request {
     int compiler_version; /* for the evidence */
     long variant_limit_ms;
     bool seeded;
-    uint64_t seeds[4]; /* where seeded */
+    uint64_t seeds[4];   /* where seeded */
+    uint32_t free_count; /* as in trial */
+    struct free_piece free[FREE_PIECES];
 };
 kg_status request_write(const struct replay_request *request, const char *path);
 kg_status request_read(const char *path, struct replay_request *out);

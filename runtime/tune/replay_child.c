@@ -57,6 +57,35 @@ static void label_put(const struct replay_request *request, json_t *json)
         json_object_set_new(json, "signature", json_string(request->signature));
 }
 
+static void free_put(const struct replay_request *request, json_t *json)
+{
+    json_t *pieces = json_array();
+    for (uint32_t i = 0; i < request->free_count; i++) {
+        const struct free_piece *piece = &request->free[i];
+        json_array_append_new(pieces, json_pack("[IIi]", (json_int_t)piece->at,
+                                                (json_int_t)piece->size, piece->type));
+    }
+    json_object_set_new(json, "free", pieces);
+}
+
+static bool free_take(json_t *json, struct replay_request *out)
+{
+    json_t *pieces = json_object_get(json, "free"), *item;
+    size_t i;
+    if (json_array_size(pieces) > FREE_PIECES)
+        return false;
+    json_array_foreach(pieces, i, item)
+    {
+        json_int_t at, size;
+        int type;
+        if (json_unpack(item, "[IIi]", &at, &size, &type))
+            return false;
+        out->free[i] = (struct free_piece){(uint32_t)at, (uint32_t)size, (uint8_t)type};
+    }
+    out->free_count = (uint32_t)json_array_size(pieces);
+    return true;
+}
+
 kg_status request_write(const struct replay_request *request, const char *path)
 {
     json_t *globals = json_array();
@@ -74,6 +103,7 @@ kg_status request_write(const struct replay_request *request, const char *path)
     if (json) {
         others_put(request, json);
         label_put(request, json);
+        free_put(request, json);
     }
     char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
     json_decref(json);
@@ -111,7 +141,7 @@ static kg_status unpack(json_t *json, struct replay_request *out)
     out->launch = (struct kg_launch){{(uint32_t)n[0], (uint32_t)n[1], (uint32_t)n[2]},
                                      {(uint32_t)n[3], (uint32_t)n[4], (uint32_t)n[5]},
                                      (uint32_t)n[6]};
-    if (!others_take(json, out) || !label_take(json, out))
+    if (!others_take(json, out) || !label_take(json, out) || !free_take(json, out))
         return KG_BAD_INPUT;
     out->element = (enum element)element;
     out->repeats = (unsigned)repeats;
@@ -309,6 +339,8 @@ static int run(struct child *child, const char *request)
     trial->variant = child->request.launch;
     trial->accuracy.element = child->request.element;
     trial->gates_off = child->request.gates_off;
+    trial->free = child->request.free;
+    trial->free_count = child->request.free_count;
     trial->repeats = child->request.repeats;
     trial->runs = child->request.runs;
     trial->variant_limit_ms = child->request.variant_limit_ms;

@@ -263,6 +263,8 @@ static kg_status bind_params(struct cuda *cuda)
         return KG_LIMIT;
     if (capture->args.size)
         memcpy(cuda->args, capture->args.data, capture->args.size);
+    cuda->device.args = cuda->args;
+    cuda->device.args_size = capture->args.size;
     for (uint32_t i = 0; i < capture->param_count; i++) {
         const struct kg_param *param = &capture->params[i];
         if (param->offset > capture->args.size || param->size > capture->args.size - param->offset)

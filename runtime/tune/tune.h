@@ -7,6 +7,7 @@
 #include "capture.h"
 #include "code/code.h"
 #include "kgenrt.h"
+#include "tune/signature.h"
 
 /* A candidate variant on its way through the gates. Memory is the job's arena, but for `code`. */
 struct candidate {
@@ -29,7 +30,9 @@ struct verdict {
     char gate[32];    /* name of the gate that refused: see verify.c's table */
     char reason[1024];
     double original_ns, variant_ns, ratio, low, high;
-    char *evidence; /* JSON text, malloc'd */
+    bool
+        unshown[FREE_PIECES]; /* of job->free: no value of it changed the result, so it is pinned */
+    char *evidence;           /* JSON text, malloc'd */
 };
 
 enum { JOB_OTHERS = 4 };
@@ -43,13 +46,16 @@ struct job {
     struct image_code image;
     struct kernel_model model;
     struct kg_signature signature;
+    struct free_piece *free; /* what the signature leaves open, in the arena */
+    uint32_t free_count;
     struct kg_id hardware, signature_key;
     struct store *store;
     const char *dir; /* cache folder */
 };
 
-/* What a job is about, without a store: job_open reads the capture and makes its signature and
- * keys, job_model finds the code and the kernel in it. Free by job_close, also after a failure. */
+/* What a job is about, without a store: job_open reads the capture and makes a signature that pins
+ * everything, job_model finds the code and the kernel in it, and narrows the signature. Free by
+ * job_close, also after a failure. */
 kg_status job_open(struct job *job, const char *capture_path);
 kg_status job_model(struct job *job);
 void job_close(struct job *job);

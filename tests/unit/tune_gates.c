@@ -47,6 +47,24 @@ static void reverses(const float *x, float *y)
         y[i] = x[N - 1 - i];
 }
 
+/* What a launch is given: a free scalar, and one that the originals do not read. */
+static struct {
+    float factor;
+    uint32_t unread;
+} given = {2, 77};
+
+static void scales(const float *x, float *y)
+{
+    for (int i = 0; i < N; i++)
+        y[i] = given.factor * x[i] + 1;
+}
+
+static void scales_nothing(const float *x, float *y)
+{
+    for (int i = 0; i < N; i++)
+        y[i] = (given.factor != given.factor ? 0 : 2) * x[i] + 1;
+}
+
 static void unsteady(const float *x, float *y)
 {
     static int calls;
@@ -139,6 +157,12 @@ static void illegal(const float *x, float *y)
 {
     base(x, y);
     *(volatile float *)(BASE + 8 * WINDOW) = 1;
+}
+
+static void reads_unread(const float *x, float *y)
+{
+    scales(x, y);
+    y[7] += given.unread != 77;
 }
 
 static void spoils_input(const float *x, float *y)
@@ -389,7 +413,7 @@ struct request {
     kernel *original, *variant;
     double ns[2];
     const char *off;
-    bool stale, refuse, spill, noisy, blind; /* blind: the device observes nothing */
+    bool stale, refuse, spill, noisy, free, scalars, blind; /* blind: the device observes nothing */
     double relative;
     struct observation says[2];
 };
@@ -415,6 +439,9 @@ static int child(const struct request *request, int fd)
     void *windows = mmap((void *)(uintptr_t)BASE, 4 * WINDOW, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     (void)signal(SIGSEGV, SIG_DFL); /* a sanitizer's report about `illegal` would mislead */
+    static const struct free_piece pieces[] = {{0, 4, FREE_FLOAT}, {4, 4, FREE_UNREAD}};
+    if (request->scalars)
+        fake.device.args = (unsigned char *)&given, fake.device.args_size = sizeof given;
     base = request->original;
     fixture_make(&fixture, request->original, request->stale);
     if (windows == MAP_FAILED || memory_plan(&memory, &fixture.capture, GRANULE, WINDOW) != KG_OK ||
@@ -425,6 +452,8 @@ static int child(const struct request *request, int fd)
                           .variant = fixture.capture.launch,
                           .accuracy = {request->relative, ELEMENT_F32},
                           .gates_off = request->off,
+                          .free = pieces,
+                          .free_count = request->free ? 2 : 0,
                           .repeats = REPEATS,
                           .variant_limit_ms = 400,
                           .lines = fd};
@@ -556,6 +585,39 @@ static void honest(void)
     expect("wrong within rel", r, KG_REFUSED, "compare", "wrong result");
 }
 
+/* Whether the first free piece is to be pinned after all. */
+static bool pins(kernel *original, kernel *variant)
+{
+    struct request r = {.original = original,
+                        .variant = variant,
+                        .ns = {2000, 1000},
+                        .free = true,
+                        .scalars = true};
+    struct verdict verdict;
+    CHECK(judge(&r, &verdict) == KG_OK);
+    CHECK(strstr(verdict.evidence, "\"scalars\""));
+    CHECK(!verdict.unshown[1]);
+    free(verdict.evidence);
+    return verdict.unshown[0];
+}
+
+static void scalars(void)
+{
+    struct request r = {.original = scales, .variant = scales, .free = true, .scalars = true};
+    expect("honours scalars", r, KG_OK, "", "");
+    r.variant = out_of_place; /* the same for a factor of 2 */
+    expect("knows a scalar by heart", r, KG_REFUSED, "scalars", "parameter 1 + ");
+    r.variant = reads_unread;
+    expect("reads what the original does not", r, KG_REFUSED, "scalars", "parameter 1 + 28");
+    r.original = r.variant = scales_nothing;
+    expect("no scalar to be honoured but for NaN", r, KG_OK, "", "");
+    CHECK(!pins(scales, scales));
+    CHECK(!pins(scales_nothing, scales_nothing));
+    CHECK(pins(reverses, reverses)); /* nothing shows what it is for */
+    r.scalars = false;
+    expect("cannot be launched with others", r, KG_NOT_ELIGIBLE, "scalars", "this device cannot");
+}
+
 static void unverifiable(void)
 {
     struct request r = {.original = unsteady, .variant = out_of_place};
@@ -637,6 +699,7 @@ int main(void)
     hostile();
     unverifiable();
     observed();
+    scalars();
     written(out_of_place, false, 4 * N, 4 * N);
     written(out_of_place, true, 4 * N, 4 * N);
     written(in_place, false, 4 * N, 0);

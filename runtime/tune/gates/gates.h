@@ -21,6 +21,7 @@ kg_status gate_repeat(struct trial *trial);
 kg_status gate_time(struct trial *trial);
 kg_status gate_timed(struct trial *trial);
 kg_status gate_stale(struct trial *trial);
+kg_status gate_scalars(struct trial *trial);
 kg_status gate_inputs(struct trial *trial);
 
 /* Sets the trial's reason; returns the status. */
