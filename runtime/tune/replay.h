@@ -196,6 +196,9 @@ struct trial {
     double app_ns;
     int lines; /* descriptor for the parent's lines */
     bool only_original;
+    const char *variant_ptx, *variant_entry; /* NULL: not known */
+    uint32_t global_count; /* of the original's variables that the variant gets pointers to … */
+    const char *const *globals; /* … by name */
 
     /* found on the way */
     uint64_t seeds[4];    /* slack and written set, poison 1, poison 2, everything else */

@@ -179,7 +179,7 @@ struct child {
     struct replay_request request;
     struct kg_capture capture, others[JOB_OTHERS];
     unsigned other_count;
-    struct kg_bytes code;
+    struct kg_bytes code, ptx;
     struct replay_memory memory;
     struct trial trial;
 };
@@ -216,6 +216,8 @@ static kg_status prepare(struct child *child, char *reason, size_t reason_size)
         status = capture_read(request->capture, &child->capture);
     if (status == KG_OK && request->code)
         status = file_read(request->code, MOST_CODE, &child->code);
+    if (status == KG_OK && request->ptx)
+        status = file_read(request->ptx, MOST_CODE, &child->ptx);
     if (status != KG_OK) {
         snprintf(reason, reason_size, "%s", status_text(status));
         return status;
@@ -346,6 +348,10 @@ static int run(struct child *child, const char *request)
     trial->variant_limit_ms = child->request.variant_limit_ms;
     trial->app_ns = child->capture.app_ns;
     trial->only_original = !child->request.code;
+    trial->variant_ptx = (const char *)child->ptx.data;
+    trial->variant_entry = child->request.entry;
+    trial->global_count = child->request.global_count;
+    trial->globals = child->request.globals;
     trial->seeded = child->request.seeded;
     memcpy(trial->seeds, child->request.seeds, sizeof trial->seeds);
     trial->evidence = evidence_of(child);
@@ -362,6 +368,7 @@ int replay_child(int argc, char **argv)
     cuda_close(child.trial.device);
     memory_free(&child.memory);
     bytes_free(&child.code);
+    bytes_free(&child.ptx);
     for (unsigned i = 0; i < child.other_count; i++)
         capture_free(&child.others[i]);
     capture_free(&child.capture);

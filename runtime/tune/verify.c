@@ -119,6 +119,7 @@ static const struct gate {
     {"observed", gate_observed, false},
     {"vacuity", gate_vacuity, false},
     {"admission", gate_footprint, false},
+    {"bounds", gate_bounds, false},
     {"instrumented", gate_instrumented, false},
     {"fault", gate_fault, false},
     {"deadline", gate_deadline, false},

@@ -13,10 +13,10 @@ static const struct {
     {"borrows_input", "admission"},
     {"does_nothing", "poison,compare"},
     {"endless_loop", "instrumented"},
-    {"illegal_address", "instrumented"},
+    {"illegal_address", "bounds,instrumented"},
     {"missing_tail", "poison,compare"},
-    {"off_by_one", "poison,compare,instrumented"},
-    {"past_end", "instrumented"},
+    {"off_by_one", "poison,compare,bounds,instrumented"},
+    {"past_end", "bounds,instrumented"},
     {"trusts_result", "stale"},
 };
 

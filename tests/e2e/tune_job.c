@@ -43,13 +43,13 @@ struct reply {
     const char *limit, *value, *after;
 };
 static const struct reply hostile[] = {
-    {"edge", "instrumented", "n + 1", "2 * x[i] + 1", ""},
+    {"edge", "bounds", "n + 1", "2 * x[i] + 1", ""},
     {"tail", "poison", "n - n % 128", "2 * x[i] + 1", ""},
     {"block", "compare", "n", "2 * x[i] + (blockIdx.x == 3 ? 2 : 1)", ""},
-    {"past", "instrumented", "n", "2 * x[i] + 1", "if (i == 5) y[n + 100] = 0;"},
+    {"past", "bounds", "n", "2 * x[i] + 1", "if (i == 5) y[n + 100] = 0;"},
     {"endless", "instrumented", "n", "2 * x[i] + 1", "while (n > 0) y[i] = y[i] + 1;"},
     {"nothing", "poison", "0", "2 * x[i] + 1", ""},
-    {"illegal", "instrumented", "n", "2 * x[i] + 1", "if (i == 5) y[(size_t)1 << 42] = 0;"},
+    {"illegal", "bounds", "n", "2 * x[i] + 1", "if (i == 5) y[(size_t)1 << 42] = 0;"},
 };
 enum { HOSTILE = sizeof hostile / sizeof *hostile };
 

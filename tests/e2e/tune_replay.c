@@ -51,6 +51,7 @@ static void expect(struct job *job, bool in_place, const char *what, const struc
 static void variants(struct job *job, bool in_place)
 {
     const char *unwritten = in_place ? "compare" : "poison";
+    bool soft = !strcmp(job->capture.hardware.vendor, "softgpu"); /* it ends hangs by itself */
     const struct {
         const char *what;
         struct parts parts;
@@ -62,8 +63,8 @@ static void variants(struct job *job, bool in_place)
         {"off by one at the edge",
          {.limit = "\tadd.s32 %r5, %r5, 1;\n"},
          KG_REFUSED,
-         "instrumented",
-         "bytes past the end of parameter 0"}, /* reads x there first */
+         "bounds",
+         "reads k_0 out of bounds"}, /* reads x there first */
         {"missing tail",
          {.limit = "\tand.b32 %r5, %r5, -128;\n"},
          KG_REFUSED,
@@ -77,8 +78,8 @@ static void variants(struct job *job, bool in_place)
         {"writes past the end",
          {.after = "\tsetp.eq.s32 %p2, %r4, 5;\n\t@%p2 st.global.f32 [%rd7+4400], %f3;\n"},
          KG_REFUSED,
-         "instrumented",
-         "(420 bytes past the end of parameter 1"},
+         "bounds",
+         "thread (5,0,0): writes k_1 out of bounds"},
         {"endless loop",
          {.before = "FOREVER:\n\tadd.s32 %r8, %r8, 1;\n\tbra FOREVER;\n"},
          KG_REFUSED,
@@ -93,8 +94,31 @@ static void variants(struct job *job, bool in_place)
          {.after = "\tadd.s64 %rd9, %rd7, 17592186044416;\n"
                    "\tst.global.f32 [%rd9], %f3;\n"},
          KG_REFUSED,
+         "bounds",
+         "writes k_1 out of bounds"},
+        {"out of bounds where data says so", /* no thread of which is known to */
+         {.after = "\tsetp.gt.f32 %p2, %f1, 0f00000000;\n\tsetp.lt.f32 %p3, %f1, 0f42C80000;\n"
+                   "\tand.pred %p2, %p2, %p3;\n\t@%p2 st.global.f32 [%rd7+4400], %f3;\n"},
+         KG_REFUSED,
          "instrumented",
-         "outside all that it may touch"},
+         "past the end of parameter 1"},
+        {"reads out of bounds and does not use it",
+         {.after = "\tsetp.gt.f32 %p2, %f1, 0f00000000;\n"
+                   "\t@%p2 ld.global.f32 %f4, [%rd6+9000];\n"},
+         KG_REFUSED,
+         "instrumented",
+         "read of 4 bytes"},
+        {"writes what another thread writes",
+         {.after = "\tsetp.gt.f32 %p2, %f1, 0f00000000;\n\tsetp.lt.s32 %p3, %r4, 990;\n"
+                   "\tand.pred %p2, %p2, %p3;\n\t@%p2 st.global.f32 [%rd7+4], %f3;\n"},
+         KG_REFUSED,
+         "instrumented",
+         "race"},
+        {"a barrier that is never complete",
+         {.before = "\tbar.sync 1, 256;\n"},
+         soft ? KG_REFUSED : KG_TIMEOUT,
+         soft ? "instrumented" : "deadline",
+         soft ? "LAUNCH_TIMEOUT" : "did not end"},
         {"no entry of this name", {.limit = "}\n"}, KG_REFUSED, "admission", ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

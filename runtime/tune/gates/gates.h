@@ -9,6 +9,7 @@
 
 kg_status gate_replay(struct trial *trial);
 kg_status gate_observed(struct trial *trial);
+kg_status gate_bounds(struct trial *trial);
 kg_status gate_instrumented(struct trial *trial);
 kg_status gate_vacuity(struct trial *trial);
 kg_status gate_footprint(struct trial *trial);
