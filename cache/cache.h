@@ -132,6 +132,9 @@ struct snapshot;
  * by reading before anything is mapped; read-only, without lock file. KG_NOT_FOUND if there is
  * none. Safe in the app. Calls on an open snapshot may come from several threads. */
 kg_status snapshot_open(const char *dir, const struct kg_id *hardware, struct snapshot **out);
+/* The same of the snapshot with this digest, current or not. */
+kg_status snapshot_open_named(const char *dir, const struct kg_id *hardware,
+                              const struct kg_id *digest, struct snapshot **out);
 void snapshot_close(struct snapshot *snapshot);
 /* Digest that names the snapshot's file: changes when there is a new one. */
 const struct kg_id *snapshot_id(const struct snapshot *snapshot);
@@ -152,6 +155,37 @@ kg_status snapshot_each(const struct snapshot *snapshot, const struct kg_id *ker
 /* A blob, decompressed and checked against its id; free with bytes_free. */
 kg_status snapshot_blob(const struct snapshot *snapshot, const struct kg_id *id,
                         struct kg_bytes *out);
+
+/* ---- snapshots that a program's processes share -------------------------------------------------
+ */
+
+/* DIR/bound/<job>: the first process of a job names the snapshot that it begins with, the others
+ * take the same; the file is made whole and by one process only. offer: all zero for "none". */
+kg_status bound_take(const char *dir, const struct kg_id *job, const struct kg_id *offer,
+                     struct kg_id *out);
+/* Removes names that are older than a day; whether a younger one is of this snapshot. For those who
+ * remove snapshots. */
+bool bound_holds(const char *dir, const struct kg_id *snapshot);
+
+/* ---- doubts about variants in use ---------------------------------------------------------------
+ */
+
+#define DOUBT_SUFFIX ".doubt"
+
+/* A variant differed from its original in a program, or (not `differed`) cannot be checked there:
+ * the worker is asked to look at it again, on a capture that the program makes besides. */
+struct kg_doubt {
+    struct kg_id variant, hardware, kernel, signature;
+    bool differed;
+    int pid;
+    uint64_t time; /* seconds since 1970 */
+    char program[256], reason[256];
+};
+/* A later doubt about the same variant takes the place of an earlier one. */
+kg_status doubt_put(const char *dir, const struct kg_doubt *doubt);
+void doubt_remove(const char *dir, const struct kg_id *variant);
+/* Those that wait, at most so many; how many. Files that are none are removed. */
+unsigned doubts_read(const char *dir, struct kg_doubt *out, unsigned most);
 
 /* ---- kernels judged without gain ---------------------------------------------------------------
  */

@@ -298,25 +298,38 @@ static kg_status check_folder(const char *path)
     return status;
 }
 
-kg_status snapshot_open(const char *dir, const struct kg_id *hardware, struct snapshot **out)
+static kg_status check_folders(const char *dir)
 {
-    char path[KG_PATH], key[KG_ID_TEXT], text[KG_ID_TEXT];
-    struct kg_id digest;
-    *out = NULL;
+    char path[KG_PATH];
     kg_status status = path_make(path, "%s/snapshots", dir);
     if (status == KG_OK)
         status = check_folder(dir);
+    return status == KG_OK ? check_folder(path) : status;
+}
+
+kg_status snapshot_open_named(const char *dir, const struct kg_id *hardware,
+                              const struct kg_id *digest, struct snapshot **out)
+{
+    char path[KG_PATH], key[KG_ID_TEXT], text[KG_ID_TEXT];
+    *out = NULL;
+    kg_status status = check_folders(dir);
     if (status == KG_OK)
-        status = check_folder(path);
+        status = path_make(path, "%s/snapshots/%s-%s.kgs", dir, id_text(hardware, key),
+                           id_text(digest, text));
+    return status == KG_OK ? snapshot_open_file(path, hardware, digest, out) : status;
+}
+
+kg_status snapshot_open(const char *dir, const struct kg_id *hardware, struct snapshot **out)
+{
+    struct kg_id digest;
+    *out = NULL;
+    kg_status status = check_folders(dir);
     /* Between reading the name and opening the file, a writer may have pruned it: ask again. */
     for (int tries = 0; status == KG_OK && tries < 3; tries++) {
         status = snapshot_current(dir, hardware, &digest);
-        if (status == KG_OK)
-            status = path_make(path, "%s/snapshots/%s-%s.kgs", dir, id_text(hardware, key),
-                               id_text(&digest, text));
         if (status != KG_OK)
             break;
-        status = snapshot_open_file(path, hardware, &digest, out);
+        status = snapshot_open_named(dir, hardware, &digest, out);
         if (status != KG_NOT_FOUND)
             break;
         status = tries < 2 ? KG_OK : KG_NOT_FOUND;

@@ -18,6 +18,7 @@ enum { STALE_SECONDS = 3600, SLACK = 16 << 20 };
 struct making {
     struct store *store;
     const struct kg_id *hardware;
+    const char *dir;
     char folder[KG_PATH], build[KG_PATH], file[KG_PATH]; /* build: loose, file: compact */
     MDB_dbi databases[SNAPSHOT_DATABASES];
     size_t variants;
@@ -168,6 +169,12 @@ static void prune(const struct making *making, const char *keep, const char *kee
         if (!(ours || stale) || !strcmp(name, keep) || !strcmp(name, keep_too) ||
             path_make(path, "%s/%s", making->folder, name) != KG_OK)
             continue;
+        struct kg_id named;
+        char digest[KG_ID_TEXT] = "";
+        if (ours && strlen(name) > strlen(key) + 1)
+            snprintf(digest, sizeof digest, "%s", name + strlen(key) + 1);
+        if (ours && id_parse(digest, &named) == KG_OK && bound_holds(making->dir, &named))
+            continue; /* processes of a program that is just starting may want it */
         if (stale && (stat(path, &info) || info.st_mtime + STALE_SECONDS > time(NULL)))
             continue;
         if (unlink(path))
@@ -227,7 +234,7 @@ static int lock(const char *folder)
 
 kg_status snapshot_make(struct store *store, const char *dir, const struct kg_id *hardware)
 {
-    struct making making = {.store = store, .hardware = hardware};
+    struct making making = {.store = store, .hardware = hardware, .dir = dir};
     struct kg_id digest;
     kg_status status = path_make(making.folder, "%s/snapshots", dir);
     if (status == KG_OK)

@@ -123,6 +123,53 @@ static void add_refusals(struct words *words, const json_t *kernel)
     }
 }
 
+/* The recorder's keys of skip.def, in words. */
+static const struct {
+    const char *key, *text;
+} skips[] = {
+#define SKIPPED(name, key, text) {key, text},
+#include "app/skip.def"
+#undef SKIPPED
+};
+
+static void add_skips(struct words *words, const json_t *variant)
+{
+    const char *reason;
+    json_t *count;
+    json_object_foreach(json_object_get(variant, "skipped"), reason, count)
+    {
+        for (unsigned i = 0; i < sizeof skips / sizeof *skips; i++)
+            if (!strcmp(skips[i].key, reason))
+                add(words, "; %.0f could not be checked: %s", json_number_value(count),
+                    skips[i].text);
+    }
+}
+
+/* How each variant fared beside the original in the program. */
+static void add_tracks(struct words *words, const json_t *kernel)
+{
+    const json_t *variant;
+    size_t i;
+    json_array_foreach(json_object_get(kernel, "variants"), i, variant)
+    {
+        const char *said = member_text(variant, "said"), *id = member_text(variant, "id");
+        const char *unchecked = member_text(variant, "unchecked");
+        if (!json_object_get(variant, "checked"))
+            continue; /* a recorder of an older version */
+        if (*unchecked)
+            add(words, "; variant %.12s is not checked beside the original here: %s", id,
+                unchecked);
+        else
+            add(words, "; variant %.12s: checked %.0f launches, %.0f differences", id,
+                member_number(variant, "checked"), member_number(variant, "differed"));
+        add_skips(words, variant);
+        if (*said)
+            add(words, "; variant %.12s %s", id, said);
+        else if (member_number(variant, "pairs") > 0)
+            add(words, "; %.0f pairs timed in the program so far", member_number(variant, "pairs"));
+    }
+}
+
 static void add_swap(struct words *words, const json_t *kernel)
 {
     const json_t *variant = json_array_get(json_object_get(kernel, "variants"), 0);
@@ -221,5 +268,6 @@ json_t *kernel_explain(const json_t *kernel, const json_t *process, const json_t
     if (!strcmp(member_text(kernel, "state"), "captured"))
         add_worker(&words, kernel, process, stored);
     add_refusals(&words, kernel);
+    add_tracks(&words, kernel);
     return json_text(words.text);
 }

@@ -35,7 +35,8 @@ struct swap_entry {
                                              parameters */
     struct kg_id variant;
     double ratio;
-    CUlibrary library; /* owns the code */
+    CUlibrary library;   /* owns the code */
+    struct track *track; /* how it fares in this process: app/track.h; NULL: nobody asks */
 };
 
 /* Table of guard -> variant for one original: first entry whose guard holds wins. Published by one
@@ -94,6 +95,7 @@ struct kernel {
     uint32_t snapshot_generation; /* of the snapshot this kernel was last looked up in; 0 none */
     bool variants_wait;           /* a snapshot may hold variants: waits for a safe point */
     uint64_t retired_ns;          /* when its module died; 0 alive */
+    struct track *tracks;         /* of its variants */
     /* Walkers skip retired records, and let go of those they hold: ten seconds later the record
      * becomes another kernel's. */
     struct kernel *next;    /* of all records */
@@ -199,6 +201,8 @@ const struct swap_entry *swap_match(const struct swap *swap, const struct kernel
  * hot_launch, whose caller has matched the guard already. */
 CUresult variant_launch(struct kernel *kernel, const struct launch *launch,
                         const struct swap_entry *entry);
+/* The driver refused a launch of this variant that the original can make: the swap is off. */
+void variant_refused(struct kernel *kernel, const struct swap_entry *entry);
 /* Whether a signature fits a kernel's parameters. Whoever publishes a swap asks it first: the hot
  * path does not check again, and would read outside the launch's arguments. */
 bool signature_fits(const struct kernel *kernel, const struct kg_signature *signature);
@@ -239,9 +243,9 @@ bool variants_pending(void); /* cheap: some record waits for a safe point */
 bool variants_any(void); /* cheap: the open snapshot has kernels, so look-ups are worth modelling:
                             function_found then calls kernel_identify and variants_load */
 void safe_point(void);   /* hooks, after cuCtxSynchronize returned success */
-/* The kernel's originals run from now on, and this variant is not loaded again in this process.
- * Holds records_lock. */
-void variant_drop(struct kernel *kernel, const struct kg_id *variant, const char *reason);
+/* The kernel's originals run from now on, and this variant is not loaded again in this process
+ * unless it was verified anew. why: static text, "its variant …". Holds records_lock. */
+void variant_drop(struct kernel *kernel, const struct kg_id *variant, const char *why);
 
 /* ---- flight.c, watch.c
  * ------------------------------------------------------------------------------ */

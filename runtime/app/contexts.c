@@ -57,6 +57,12 @@ void context_forget(CUcontext handle)
     }
 }
 
+bool context_broken(CUcontext handle)
+{
+    const struct context *context = context_find(handle);
+    return !context || context->broken;
+}
+
 CUcontext context_only(void)
 {
     CUcontext only = NULL;

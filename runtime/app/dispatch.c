@@ -281,17 +281,21 @@ static void count_swapped(struct kernel *kernel)
     count(&kernel->swapped);
 }
 
+void variant_refused(struct kernel *kernel, const struct swap_entry *entry)
+{
+    count(&kernel->refused[REFUSED_ERROR]);
+    atomic_store_explicit(&kernel->swap, NULL, memory_order_release);
+    atomic_store_explicit(&kernel->failed, entry, memory_order_release);
+}
+
 /* The original is right even where the variant cannot be launched. The variant is to blame only if
  * the original can: after a fault of the app's own, no launch succeeds. */
 static CUresult fall_back(struct kernel *kernel, const struct launch *launch,
                           const struct swap_entry *entry)
 {
     CUresult result = launch->run(launch);
-    if (result == CUDA_SUCCESS) {
-        count(&kernel->refused[REFUSED_ERROR]);
-        atomic_store_explicit(&kernel->swap, NULL, memory_order_release);
-        atomic_store_explicit(&kernel->failed, entry, memory_order_release);
-    }
+    if (result == CUDA_SUCCESS)
+        variant_refused(kernel, entry);
     return result;
 }
 

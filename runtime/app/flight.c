@@ -11,8 +11,10 @@
  * snapshot, hardware {vendor, name, arch, uuid, driver_version}, notes, and kernels [{id, name,
  * state, why, launches, swapped, first_swapped_launch, refused
  * {shape|scalar|alignment|overlap|attributes|error: count}, share, before_ns, after_ns, samples,
- * seconds_to_swap, variants [{id, ratio}]}], left_out (kernels that found no room). */
-#include "app/inside.h"
+ * seconds_to_swap, variants [{id, ratio, …}]}], left_out (kernels that found no room). A variant
+ * also has, once it was loaded here: in_use, checked, differed, unchecked (why it is not checked,
+ * or empty), skipped {key of skip.def: count}, pairs, said (what became of it). */
+#include "app/track.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "app/inside.h"
 #include "app/json.h"
 #include "suspects.h"
 
@@ -221,6 +224,59 @@ static void put_counts(struct jout *out, struct kernel *k)
     jout_raw(out, ",\"seconds_to_swap\":"), jout_decimal(out, seconds);
 }
 
+static const char *const skip_keys[] = {
+#define SKIPPED(name, key, text) key,
+#include "app/skip.def"
+#undef SKIPPED
+};
+
+static void put_track(struct jout *out, const struct track *track)
+{
+    jout_raw(out, ",\"checked\":"), jout_integer(out, track->checked);
+    jout_raw(out, ",\"differed\":"), jout_integer(out, track->differed);
+    jout_raw(out, ",\"unchecked\":"), jout_text(out, track->unchecked ? track->unchecked : "");
+    jout_raw(out, ",\"skipped\":{");
+    for (int i = 0; i < SKIP_COUNT; i++) {
+        uint64_t count = atomic_load_explicit(&track->skipped[i], memory_order_relaxed);
+        if (!count)
+            continue;
+        jout_comma(out);
+        jout_text(out, skip_keys[i]);
+        jout_raw(out, ":"), jout_integer(out, count);
+    }
+    jout_raw(out, "},\"pairs\":"), jout_integer(out, track->live.test.pairs);
+    jout_raw(out, ",\"said\":"), jout_text(out, track->said);
+}
+
+static void put_variant(struct jout *out, const struct kg_id *id, double ratio,
+                        const struct track *track, bool in_use)
+{
+    jout_comma(out);
+    jout_raw(out, "{\"id\":"), put_id(out, id);
+    jout_raw(out, ",\"ratio\":"), jout_decimal(out, ratio);
+    jout_raw(out, ",\"in_use\":"), jout_raw(out, in_use ? "true" : "false");
+    if (track)
+        put_track(out, track);
+    jout_raw(out, "}");
+}
+
+/* Those in use, then those that were. */
+static void put_variants(struct jout *out, struct kernel *k)
+{
+    const struct swap *swap = atomic_load_explicit(&k->swap, memory_order_acquire);
+    for (uint32_t i = 0; swap && i < swap->count; i++) {
+        const struct swap_entry *e = &swap->entries[i];
+        put_variant(out, &e->variant, e->ratio, e->track, true);
+    }
+    for (const struct track *t = k->tracks; t; t = t->next) {
+        bool there = false;
+        for (uint32_t i = 0; swap && i < swap->count; i++)
+            there |= swap->entries[i].track == t;
+        if (!there)
+            put_variant(out, &t->variant, t->ratio, t, false);
+    }
+}
+
 static void put_kernel(struct jout *out, struct kernel *k)
 {
     int state = atomic_load_explicit(&k->state, memory_order_acquire);
@@ -232,12 +288,7 @@ static void put_kernel(struct jout *out, struct kernel *k)
     jout_raw(out, ",\"why\":"), jout_text(out, state == KERNEL_UNFIT && k->why ? k->why : "");
     put_counts(out, k);
     jout_raw(out, ",\"variants\":[");
-    const struct swap *swap = atomic_load_explicit(&k->swap, memory_order_acquire);
-    for (uint32_t i = 0; swap && i < swap->count; i++) {
-        jout_comma(out);
-        jout_raw(out, "{\"id\":"), put_id(out, &swap->entries[i].variant);
-        jout_raw(out, ",\"ratio\":"), jout_decimal(out, swap->entries[i].ratio), jout_raw(out, "}");
-    }
+    put_variants(out, k);
     jout_raw(out, "]}");
 }
 

@@ -3,6 +3,7 @@
  * and the driver on the slow path only. Never times a launch while its stream is being captured
  * into a graph, never waits. */
 #include "app/inside.h"
+#include "app/track.h"
 
 #include <string.h>
 
@@ -40,11 +41,12 @@ uint64_t hot_next(uint64_t launch)
 static CUresult plain(struct kernel *kernel, const struct launch *launch,
                       const struct swap_entry *entry)
 {
-    return entry ? variant_launch(kernel, launch, entry) : launch->run(launch);
+    return entry && !track_holds(entry) ? variant_launch(kernel, launch, entry)
+                                        : launch->run(launch);
 }
 
 /* Not a success also covers the legacy stream while another thread captures. */
-static bool stream_quiet(CUstream stream)
+bool stream_quiet(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     return real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
@@ -58,6 +60,8 @@ static struct sample *sample_start(const struct launch *launch, bool first)
         !stream_quiet(launch->explicit_stream))
         return NULL;
     struct sample *sample = sample_take();
+    if (sample)
+        sample->track = NULL;
     if (!sample && first)
         atomic_store_explicit(&wary_until, now_ns() + wary_ns, memory_order_relaxed);
     if (sample && real.cuEventRecord(sample->start, launch->explicit_stream) != CUDA_SUCCESS) {
@@ -83,6 +87,28 @@ static void sample_end(struct sample *sample, struct kernel *kernel, const struc
         atomic_compare_exchange_strong(&sample->state, &taken, SAMPLE_PENDING);
 }
 
+struct sample *hot_sample_start(const struct launch *launch)
+{
+    return sample_start(launch, false);
+}
+
+void hot_sample_end(struct sample *sample, struct kernel *kernel, const struct launch *launch,
+                    uint64_t number, bool variant, CUresult result)
+{
+    static const struct swap_entry some;
+    if (result == CUDA_SUCCESS)
+        sample_end(sample, kernel, launch, number, variant ? &some : NULL);
+    else
+        sample_free(sample);
+}
+
+static uint64_t next_slow(struct kernel *kernel, uint64_t number)
+{
+    const struct swap *swap = atomic_load_explicit(&kernel->swap, memory_order_acquire);
+    uint64_t next = track_next(swap, hot_next(number));
+    return next && next <= number ? number + 1 : next; /* what is due by now is tried below */
+}
+
 CUresult hot_launch(struct kernel *kernel, const struct launch *launch,
                     const struct swap_entry *entry)
 {
@@ -90,7 +116,7 @@ CUresult hot_launch(struct kernel *kernel, const struct launch *launch,
     uint64_t due = atomic_load_explicit(&kernel->slow_at, memory_order_relaxed);
     /* who moves slow_at on has the sample; others launch as ever */
     if (!app_active() || due > number + 1 ||
-        !atomic_compare_exchange_strong(&kernel->slow_at, &due, hot_next(number)))
+        !atomic_compare_exchange_strong(&kernel->slow_at, &due, next_slow(kernel, number)))
         return plain(kernel, launch, entry);
     bool was_inside = inside_kgenrt;
     inside_kgenrt = true;
@@ -99,6 +125,11 @@ CUresult hot_launch(struct kernel *kernel, const struct launch *launch,
         if (!stream_quiet(launch->explicit_stream) || !capture_begin(kernel, launch))
             atomic_store_explicit(&kernel->slow_at, number + RETRY_CAPTURE, memory_order_relaxed);
     } else {
+        CUresult tracked;
+        if (entry && track_launch(kernel, launch, entry, number, &tracked)) {
+            inside_kgenrt = was_inside;
+            return tracked;
+        }
         sample = sample_start(launch, number == 1);
     }
     inside_kgenrt = was_inside;
@@ -152,7 +183,10 @@ static void collect(struct context *context, struct sample *sample)
         result = elapsed(&ms, sample->start, sample->end);
         if (result == CUDA_SUCCESS && ms * 1e6 > (double)long_ns)
             atomic_store_explicit(&wary_until, now + wary_ns, memory_order_relaxed);
-        if (result == CUDA_SUCCESS && ms > 0 && sample->launch >= FIRST_COUNTED && !sample->other)
+        bool timed = result == CUDA_SUCCESS && ms > 0 && sample->launch >= FIRST_COUNTED;
+        if (timed && sample->track)
+            live_sample(sample->track, sample->pair, sample->swapped, ms * 1e6);
+        if (timed && (sample->track || !sample->other))
             hot_sample(sample->kernel, sample->swapped, ms * 1e6);
     }
     context_fault(context, result);

@@ -55,6 +55,9 @@ struct sample {
     CUevent start, end;
     struct kernel *kernel;
     uint64_t launch; /* its number */
+    struct track
+        *track; /* of a pair of live.c: pair, and `swapped`, say which side; NULL: no pair */
+    unsigned pair;
     uint64_t since_ns;
     bool swapped; /* a variant ran */
     bool other;   /* the original ran though there are variants: a launch unlike those they are for,
@@ -71,8 +74,9 @@ extern struct context contexts[CONTEXTS];
 
 /* Locked. Makes the slot and its events; the context is current. False: no slot, or known. */
 bool context_add(CUcontext handle, CUdevice device);
-void context_forget(CUcontext handle); /* locked; NULL: all. Events die with their context */
-CUcontext context_only(void);          /* the one live context; NULL with none or several */
+void context_forget(CUcontext handle);  /* locked; NULL: all. Events die with their context */
+CUcontext context_only(void);           /* the one live context; NULL with none or several */
+bool context_broken(CUcontext context); /* locked: a fault was seen in it, or it is not known */
 /* A free pair of this thread's current context, or NULL. No lock. */
 struct sample *sample_take(void);
 void sample_free(struct sample *sample);
@@ -87,6 +91,14 @@ uint64_t hot_next(uint64_t launch);            /* number of the next launch to s
 double hot_share(const struct kernel *kernel); /* locked: of the process's GPU time, 0 to 1 */
 void hot_sample(struct kernel *kernel, bool swapped, double ns); /* locked */
 void hot_judge(struct kernel *kernel, double total_ns);          /* locked */
+/* Whether nothing is captured into a graph on the stream. */
+bool stream_quiet(CUstream stream);
+/* On the launch path: events around one launch that the caller makes. start: NULL where it cannot
+ * be timed now; the caller may fill in track and pair. end: whether the variant ran, and how its
+ * launch went. */
+struct sample *hot_sample_start(const struct launch *launch);
+void hot_sample_end(struct sample *sample, struct kernel *kernel, const struct launch *launch,
+                    uint64_t number, bool variant, CUresult result);
 
 /* ---- capture_app.c, spool.c, spawn.c ------------------------------------------------------------
  */
@@ -112,6 +124,17 @@ int spawn_start(const char *binary, char *const arguments[]);
 const struct kg_id *variants_snapshot(void); /* locked: id of the open one, or NULL */
 void variants_open(void);     /* opens the current snapshot if it is another one; not locked */
 void variants_withdraw(void); /* locked: every original runs from now on */
+
+/* ---- bound.c: programs of several processes -----------------------------------------------------
+ */
+
+/* Whether there are signs of it: a launcher's variables, or libraries of MPI or NCCL. seen: of
+ * what. */
+bool bound_several(const char **seen);
+/* NULL: *named is the snapshot that all processes of this program share; the first of them offers
+ * it. Else why there is none. */
+const char *bound_agree(const struct kg_id *hardware, const struct kg_id *offer,
+                        struct kg_id *named);
 
 /* ---- tables.c -----------------------------------------------------------------------------------
  */

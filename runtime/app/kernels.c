@@ -1,7 +1,7 @@
 /* Records of originals: which handle is which kernel of which module, and what that kernel is.
  * Hooks come here when the app loads, looks up and unloads; launches only read the handle table. It
  * must never let a handle that died lead to a record: the driver gives the same value out again. */
-#include "app/app.h"
+#include "app/track.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -104,6 +104,7 @@ static struct kernel *kernel_recycle(void)
         retired.last = before;
     if (kernel->modelled)
         kernel_model_free(&kernel->model);
+    tracks_free(kernel);
     struct kernel *next = kernel->next;
     memset(kernel, 0, sizeof *kernel);
     kernel->next = next;
@@ -513,7 +514,7 @@ void kernels_tick(void)
         const struct swap_entry *failed =
             atomic_exchange_explicit(&k->failed, NULL, memory_order_acquire);
         if (failed && !k->retired_ns)
-            variant_drop(k, &failed->variant, "the driver refused its launch");
+            variant_drop(k, &failed->variant, "the driver refused its variant's launch");
     }
     for (struct module *m = all_modules; m; m = m->next)
         if (m->image.size && module_is_quiet(m, false))

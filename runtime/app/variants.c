@@ -4,6 +4,7 @@
  * died, is left out with a note. Never loads code elsewhere than at a safe point. tables.c keeps
  * the tables. */
 #include "app/inside.h"
+#include "app/track.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -22,11 +23,20 @@ enum {
 /* All under records_lock. */
 static struct snapshot *snapshot;
 static uint32_t generation; /* 0: none was opened yet */
-static struct kg_id dropped[DROPPED];
+static struct {
+    struct kg_id variant;
+    uint64_t time; /* seconds since 1970 */
+} dropped[DROPPED];
 static unsigned dropped_count;
 static atomic_uint waiting;      /* kernels whose variants wait for a safe point */
 static atomic_bool have_kernels; /* the open snapshot has some */
 static unsigned patience;
+/* In a program of several processes: where variants that are not bitwise come from, for good. */
+static struct {
+    bool asked, several;
+    const char *why; /* there is none; static text */
+    struct snapshot *snapshot;
+} bound;
 
 bool variants_pending(void)
 {
@@ -60,16 +70,45 @@ static bool launch_possible(const struct kg_launch *launch)
            threads <= 1024 && threads * launch->block.z <= 1024;
 }
 
-static bool is_dropped(const struct kg_id *variant)
+static bool is_dropped(const struct kg_variant *variant)
 {
     for (unsigned i = 0; i < dropped_count; i++)
-        if (id_equal(&dropped[i], variant))
+        if (id_equal(&dropped[i].variant, &variant->id) && variant->time <= dropped[i].time)
             return true;
     return false;
 }
 
+static bool is_bitwise(const struct kg_variant *variant)
+{
+    return !strcmp(variant->accuracy, "bitwise");
+}
+
+/* What must hold for variants that may differ in the last bits: the processes of a program do the
+ * same all the time, or results that are equal in all of them would no longer be. NULL: fine. */
+static const char *step_objection(bool from_bound, bool at_start)
+{
+    const char *seen;
+    if (!bound.several && bound_several(&seen)) {
+        bound.several = true; /* a library came later: too late for a common snapshot */
+        bound.why = "it was not known at the start that there are several processes";
+    }
+    if (!bound.several)
+        return NULL;
+    if (!bound.snapshot)
+        return bound.why ? bound.why
+                         : "it is not bitwise, and the processes of this program began "
+                           "without a common snapshot";
+    if (!from_bound)
+        return "it is not bitwise: a program of several processes gets such variants only from the "
+               "snapshot that all of them began with";
+    return at_start ? NULL
+                    : "it is not bitwise: in a program of several processes it would have to "
+                      "be loaded before the kernel's first launch";
+}
+
 /* NULL: usable; else why not. */
-static const char *objection(const struct kernel *kernel, const struct kg_variant *variant)
+static const char *objection(const struct kernel *kernel, const struct kg_variant *variant,
+                             bool from_bound, bool at_start)
 {
     struct kg_hardware hardware;
     struct kg_id key;
@@ -81,16 +120,19 @@ static const char *objection(const struct kernel *kernel, const struct kg_varian
         return "KGENRT_ACCURACY asks for more than it was verified for";
     if (!signature_fits(kernel, &variant->signature) || !launch_possible(&variant->launch))
         return "it does not fit the kernel's parameters";
-    if (is_dropped(&variant->id))
+    if (is_dropped(variant))
         return "it failed in this process";
     if (flight_suspended(&variant->id, variant->time))
         return "it was in use when a process ended uncleanly, and waits to be verified again";
-    return NULL;
+    return is_bitwise(variant) ? NULL : step_objection(from_bound, at_start);
 }
 
 struct found {
     const struct kernel *kernel;
+    bool at_start;   /* no launch can have been made */
+    bool from_bound; /* what is walked now: the common snapshot, for what is not bitwise */
     struct kg_variant variants[MOST];
+    bool in_step[MOST]; /* of each: from_bound */
     unsigned count;
 };
 
@@ -99,7 +141,12 @@ static bool gather(void *self, const struct kg_variant *variant)
 {
     struct found *found = self;
     char id[KG_ID_TEXT];
-    const char *why = objection(found->kernel, variant);
+    if (found->from_bound && is_bitwise(variant))
+        return true;
+    const char *why = objection(found->kernel, variant, found->from_bound, found->at_start);
+    bool later = why && !found->from_bound && !is_bitwise(variant) && bound.snapshot;
+    if (later)
+        return true; /* the walk through the common snapshot says it */
     if (why) {
         app_note("variant %.16s of %.80s is not used: %s", id_text(&variant->id, id),
                  found->kernel->name, why);
@@ -114,9 +161,12 @@ static bool gather(void *self, const struct kg_variant *variant)
     if (status != KG_OK)
         return false;
     unsigned at = found->count++;
-    for (; at && found->variants[at - 1].ratio < copy.ratio; at--)
+    for (; at && found->variants[at - 1].ratio < copy.ratio; at--) {
         found->variants[at] = found->variants[at - 1];
+        found->in_step[at] = found->in_step[at - 1];
+    }
     found->variants[at] = copy;
+    found->in_step[at] = found->from_bound;
     return found->count < MOST;
 }
 
@@ -192,8 +242,8 @@ static bool function_ready(CUfunction function)
 
 /* Loads the variant's code into the current context. What it takes from the variant's arena
  * (signature) is replaced by copies in table_make. */
-static bool entry_load(const struct kernel *kernel, const struct kg_variant *variant,
-                       struct swap_entry *out)
+static bool entry_load(const struct kernel *kernel, const struct snapshot *from,
+                       const struct kg_variant *variant, struct swap_entry *out)
 {
     struct kg_bytes code;
     CUkernel handle;
@@ -201,7 +251,7 @@ static bool entry_load(const struct kernel *kernel, const struct kg_variant *var
                                .signature = variant->signature,
                                .variant = variant->id,
                                .ratio = variant->ratio};
-    if (snapshot_blob(snapshot, &variant->code, &code) != KG_OK)
+    if (snapshot_blob(from, &variant->code, &code) != KG_OK)
         return false;
     CUresult result =
         real.cuLibraryLoadData(&out->library, code.data, NULL, NULL, 0, NULL, NULL, 0);
@@ -235,10 +285,29 @@ static void publish(struct kernel *kernel, struct swap *swap)
              swap->count, swap->count == 1 ? "" : "s", swap->entries[0].ratio);
 }
 
+/* Variants that must not come and go while the program runs. */
+static unsigned kept(const struct swap *old, struct swap_entry entries[static MOST])
+{
+    unsigned count = 0;
+    for (uint32_t i = 0; old && i < old->count && count < MOST; i++)
+        if (old->entries[i].track && old->entries[i].track->in_step &&
+            !old->entries[i].track->dropped)
+            entries[count++] = old->entries[i];
+    return count;
+}
+
 /* Nothing for this kernel in the open snapshot (any more). */
 static void none_left(struct kernel *kernel)
 {
-    publish(kernel, NULL);
+    struct swap_entry entries[MOST];
+    const struct swap *old = atomic_load_explicit(&kernel->swap, memory_order_acquire);
+    unsigned count = kept(old, entries);
+    if (count && count == old->count)
+        return;
+    struct swap *swap = count ? table_make(kernel, entries, count) : NULL;
+    publish(kernel, swap);
+    if (swap)
+        return;
     int swapped = KERNEL_SWAPPED;
     atomic_compare_exchange_strong(&kernel->state, &swapped, KERNEL_COLD);
 }
@@ -255,21 +324,27 @@ static const struct swap_entry *entry_present(const struct swap *swap, const str
 static void load_found(struct kernel *kernel, const struct found *found)
 {
     struct swap_entry entries[MOST];
-    unsigned count = 0;
     const struct swap *old = atomic_load_explicit(&kernel->swap, memory_order_acquire);
+    unsigned count = kept(old, entries);
     for (unsigned i = 0; i < found->count; i++)
         if (!flight_late(&found->variants[i].id))
             return; /* no room to account for it */
     flight_write("variants are loaded");
-    for (unsigned i = 0; i < found->count; i++) {
+    for (unsigned i = 0; i < found->count && count < MOST; i++) {
         const struct kg_variant *v = &found->variants[i];
+        const struct snapshot *from = found->in_step[i] ? bound.snapshot : snapshot;
         const struct swap_entry *present = entry_present(old, &v->id);
+        if (present && present->track && present->track->in_step)
+            continue; /* kept already */
         if (present)
-            entries[count++] = *present;
-        else if (entry_load(kernel, v, &entries[count]))
-            count++;
-        else
+            entries[count] = *present;
+        else if (!entry_load(kernel, from, v, &entries[count])) {
             app_note("a variant of %.80s could not be loaded", kernel->name);
+            continue;
+        }
+        if (!entries[count].track)
+            entries[count].track = track_of(kernel, v, found->in_step[i]);
+        count++;
     }
     struct swap *swap = count ? table_make(kernel, entries, count) : NULL;
     if (swap) {
@@ -293,14 +368,18 @@ static bool in_snapshot(const struct kernel *kernel)
     return kernel->modelled && !kernel->model.ineligible && !kernel->retired_ns;
 }
 
-static void look_up(struct kernel *kernel)
+static void look_up(struct kernel *kernel, bool at_start)
 {
     struct found *found = calloc(1, sizeof *found);
     if (!found)
         return;
     found->kernel = kernel;
+    found->at_start = at_start && !atomic_load_explicit(&kernel->launches, memory_order_relaxed);
     flight_reading(snapshot_id(snapshot));
     kg_status status = snapshot_each(snapshot, &kernel->model.id, gather, found);
+    found->from_bound = true;
+    if (status == KG_OK && bound.snapshot && found->count < MOST)
+        status = snapshot_each(bound.snapshot, &kernel->model.id, gather, found);
     flight_reading(NULL);
     if (status == KG_OK && found->count)
         load_found(kernel, found);
@@ -311,7 +390,8 @@ static void look_up(struct kernel *kernel)
     free(found);
 }
 
-void variants_load(struct kernel *kernel)
+/* at_start: in the app's thread that looks the kernel up, before it can launch it. */
+static void load_at(struct kernel *kernel, bool at_start)
 {
     if (!snapshot || app_mode() < KG_MODE_CACHED || kernel->snapshot_generation == generation ||
         atomic_load_explicit(&kernel->state, memory_order_relaxed) == KERNEL_CAPTURING)
@@ -330,12 +410,17 @@ void variants_load(struct kernel *kernel)
     CUcontext popped;
     if (real.cuCtxPushCurrent_v2(wanted) == CUDA_SUCCESS) {
         kernel->context = wanted;
-        look_up(kernel);
+        look_up(kernel, at_start);
         stop_waiting(kernel);
         (void)real.cuCtxPopCurrent_v2(&popped);
     }
     capture_mode_restore(mode);
     inside_kgenrt = was_inside;
+}
+
+void variants_load(struct kernel *kernel)
+{
+    load_at(kernel, true);
 }
 
 /* ---- safe points --------------------------------------------------------------------------------
@@ -352,7 +437,7 @@ void safe_point(void)
         current = NULL;
     for (struct kernel *k = kernels_first(); k && now_ns() - start < SAFE_POINT_NS; k = k->next)
         if (k->variants_wait && (!k->context || k->context == current))
-            variants_load(k);
+            load_at(k, false);
     records_unlock();
 }
 
@@ -369,6 +454,38 @@ static void snapshot_take(struct snapshot *fresh)
     snapshot_close(old);
 }
 
+/* Once, at the first context: whether this program has several processes, and which snapshot they
+ * share; the first of them names what is current now. */
+static void bound_open(const struct kg_id *key)
+{
+    struct kg_id current = {{0}}, named;
+    struct snapshot *opened = NULL;
+    const char *seen, *why = NULL;
+    bool several = bound_several(&seen);
+    if (several) {
+        if (snapshot_current(app_dir(), key, &current) != KG_OK)
+            current = (struct kg_id){{0}};
+        why = bound_agree(key, &current, &named);
+        if (!why && flight_snapshot_bad(&named))
+            why = "the snapshot that this program's processes began with is not opened";
+        if (!why) {
+            flight_reading(&named);
+            if (snapshot_open_named(app_dir(), key, &named, &opened) != KG_OK)
+                why = "the snapshot that this program's processes began with is not there";
+            flight_reading(NULL);
+        }
+        app_note("several processes (%s): variants that are not bitwise %s%s", seen,
+                 why ? "are not used: " : "come from the snapshot that all began with",
+                 why ? why : "");
+    }
+    records_lock();
+    bound.asked = true;
+    bound.several = several;
+    bound.why = why;
+    bound.snapshot = opened;
+    records_unlock();
+}
+
 void variants_open(void)
 {
     static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
@@ -380,6 +497,8 @@ void variants_open(void)
     if (app_mode() < KG_MODE_CACHED || !app_hardware(&hardware, &key) ||
         pthread_mutex_trylock(&opening))
         return;
+    if (!bound.asked)
+        bound_open(&key);
     if (!snapshot_changed(app_dir(), &key, &mark)) {
         pthread_mutex_unlock(&opening);
         return;
@@ -424,7 +543,7 @@ static bool compare(void *self, const struct kg_variant *variant)
     for (uint32_t i = 0; c->swap && i < c->swap->count; i++) {
         const struct swap_entry *entry = &c->swap->entries[i];
         signature_id(&entry->signature, &ours);
-        if (id_equal(&entry->variant, &variant->id) ||
+        if (id_equal(&entry->variant, &variant->id) || (entry->track && entry->track->in_step) ||
             (id_equal(&ours, &theirs) && variant->ratio > entry->ratio))
             c->good |= 1u << i;
     }
@@ -479,7 +598,7 @@ static void load_when_idle(void)
         return;
     for (struct kernel *k = kernels_first(); k; k = k->next)
         if (k->variants_wait) {
-            variants_load(k);
+            load_at(k, false);
             if (!k->variants_wait)
                 return;
         }
@@ -499,21 +618,28 @@ void variants_tick(void)
 
 void variants_withdraw(void)
 {
-    for (struct kernel *k = kernels_first(); k; k = k->next)
+    for (struct kernel *k = kernels_first(); k; k = k->next) {
+        atomic_store_explicit(&k->swap, NULL, memory_order_release);
         none_left(k);
+    }
 }
 
-void variant_drop(struct kernel *kernel, const struct kg_id *variant, const char *reason)
+void variant_drop(struct kernel *kernel, const struct kg_id *variant, const char *why)
 {
     char id[KG_ID_TEXT];
     app_note("variant %.16s of %.80s is not used any more: %s", id_text(variant, id), kernel->name,
-             reason);
-    if (dropped_count < DROPPED)
-        dropped[dropped_count++] = *variant;
-    else
+             why);
+    if (dropped_count < DROPPED) {
+        dropped[dropped_count].variant = *variant;
+        dropped[dropped_count++].time = (uint64_t)time(NULL);
+    } else {
         app_limit(KG_MODE_OBSERVE, "too many variants failed in this process");
-    publish(kernel, NULL);
-    kernel->why = "its variant failed when it was launched"; /* so: not captured again */
-    atomic_store_explicit(&kernel->state, KERNEL_UNFIT, memory_order_release);
+    }
+    for (struct track *t = kernel->tracks; t; t = t->next)
+        t->dropped |= id_equal(&t->variant, variant);
+    none_left(kernel);
+    kernel->why = why; /* so: not captured again */
+    if (!atomic_load_explicit(&kernel->swap, memory_order_relaxed))
+        atomic_store_explicit(&kernel->state, KERNEL_UNFIT, memory_order_release);
     kernel->snapshot_generation = 0; /* its other variants get their chance */
 }

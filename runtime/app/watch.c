@@ -2,7 +2,7 @@
  * does all slow work every 100 ms and ends with the process. It blocks all signals, touches no
  * stream that is being captured, never delays the app's exit by more than a fifth of a second, and
  * is gone after a fork. Nothing here runs in a process that does not use a GPU. */
-#include "app/inside.h"
+#include "app/shadow.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -217,6 +217,7 @@ void app_context_dying(CUcontext context)
     CUstreamCaptureMode was = capture_mode_relax();
     faults_find(context);
     capture_context_dying(context);
+    shadow_context_dying(context);
     context_forget(context);
     capture_mode_restore(was);
     inside_kgenrt = was_inside;
@@ -254,6 +255,7 @@ static void tick(void)
     records_lock();
     kernels_tick();
     hot_tick();
+    track_tick();
     records_unlock();
     capture_tick();
     variants_tick();

@@ -46,6 +46,7 @@ static void access_use(void *self, const struct origin_access *access)
             out->cached[origin->word / 64] |= bit;
     }
     out->writes_unknown |= !known && access->use == ORIGIN_WRITE && !access->other_space;
+    out->follows_loaded |= !known && access->use != ORIGIN_ESCAPE && !access->other_space;
 }
 
 kg_status ptx_access_of(const char *ptx, const char *entry, struct ptx_access *out)

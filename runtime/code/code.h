@@ -124,6 +124,7 @@ struct ptx_access {
     uint64_t written[ACCESS_WORDS / 64]; /* … a write or atomic */
     uint64_t cached[ACCESS_WORDS / 64];  /* … a read past the coherent cache (ld.global.nc) */
     bool writes_unknown; /* also to addresses that no parameter or variable leads to */
+    bool follows_loaded; /* it reads or writes where an address from memory leads, or an unknown */
     uint32_t global_count;
     char globals[ACCESS_GLOBALS][512]; /* variables of the module that it writes */
 };

@@ -1,0 +1,229 @@
+/* Tracks: what becomes of a variant in this process after its swap. Decides on the slow path which
+ * launches are checked (shadow.c) or timed (live.c) and which the original still makes, and takes a
+ * variant back. One decision a variant: what was dropped is not loaded again here, unless it was
+ * verified anew. */
+#include "app/track.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "app/shadow.h"
+#include "code/roles.h"
+
+enum { TRIES = 16 }; /* launches in which the first checks may turn out impossible */
+static const uint64_t hold_ns = 2000000000; /* originals wait no longer for the first checks */
+
+/* ---- chance ------------------------------------------------------------------------------------
+ */
+
+uint64_t track_mix(uint64_t value)
+{
+    value += 0x9e3779b97f4a7c15u;
+    value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9u;
+    value = (value ^ value >> 27) * 0x94d049bb133111ebu;
+    return value ^ value >> 31;
+}
+
+uint64_t track_random(void)
+{
+    static _Atomic uint64_t state;
+    return track_mix(atomic_fetch_add_explicit(&state, 0x9e3779b97f4a7c15u, memory_order_relaxed));
+}
+
+/* ---- what can be checked -----------------------------------------------------------------------
+ */
+
+/* How a float may be off, by the accuracy that the variant was verified under: what `auto` measured
+ * for each element is not known here, so it gets a coarse limit, and a few elements may pass it. */
+static bool tolerance_set(struct track *track, const char *accuracy)
+{
+    static const char ulp[] = "ulp:";
+    track->limit = track->share = 0;
+    if (!strcmp(accuracy, "bitwise"))
+        return false;
+    if (accuracy_relative(accuracy, &track->limit))
+        return track->limit > 0;
+    track->share = 1e-3;
+    track->limit = 1e-3;
+    if (!strncmp(accuracy, ulp, sizeof ulp - 1)) {
+        track->share = 0;
+        track->limit = strtod(accuracy + sizeof ulp - 1, NULL) * 0x1p-23; /* of a float: 23 bits */
+    }
+    return true;
+}
+
+/* Types of what the original writes, where floats may be off; doubt means bits. */
+static void elements_find(struct track *track, const struct kg_signature *signature)
+{
+    const struct kernel *kernel = track->kernel;
+    const struct kg_bytes *ptx = &kernel->module->code.ptx;
+    struct ptx_module module;
+    struct kg_arena arena = {0};
+    struct roles roles;
+    char error[128];
+    if (!ptx->size ||
+        ptx_parse((const char *)ptx->data, ptx->size, &module, error, sizeof error) != KG_OK)
+        return;
+    const struct ptx_func *entry = ptx_find_func(&module, kernel->name);
+    if (entry && roles_make(&module, entry, &arena, &roles) == KG_OK)
+        for (uint32_t i = 0; i < signature->pointer_count; i++) {
+            const struct kg_pointer *p = &signature->pointers[i];
+            const struct roles_piece *piece =
+                roles_at(&roles, kernel->params[p->param].offset + p->offset);
+            if (piece && (piece->data == ELEMENT_F32 || piece->data == ELEMENT_F64))
+                track->elements[i] = piece->data == ELEMENT_F32 ? 4 : 8;
+        }
+    arena_free(&arena);
+    ptx_module_free(&module);
+}
+
+/* NULL: checks are sound; else why the kernel is not checked in the app. Where memory holds
+ * pointers, the variant's copies would not be all that the original changes. */
+static const char *objection(const struct kernel *kernel, const struct kg_variant *variant)
+{
+    struct ptx_access access;
+    const struct kg_bytes *ptx = &kernel->module->code.ptx;
+    if (!options()->shadow_mib || (!options()->shadow_first && !options()->shadow_every))
+        return "switched off";
+    if (!ptx->size || ptx_access_of((const char *)ptx->data, kernel->name, &access) != KG_OK)
+        return "its code could not be followed";
+    if (access.global_count)
+        return "it writes module variables";
+    if (access.writes_unknown || access.follows_loaded)
+        return "it uses pointers that stand in memory";
+    uint64_t bytes = shadow_bytes(&variant->signature);
+    if (!bytes)
+        return "it writes nothing that is known";
+    return shadow_prepare(bytes) ? NULL : "no room: it may write more than KGENRT_SHADOW_MIB";
+}
+
+/* ---- their life --------------------------------------------------------------------------------
+ */
+
+static void begin(struct track *track, const struct kg_variant *variant, bool mid_run)
+{
+    track->unchecked = objection(track->kernel, variant);
+    if (tolerance_set(track, variant->accuracy))
+        elements_find(track, &variant->signature);
+    unsigned first = track->unchecked ? 0 : (unsigned)options()->shadow_first;
+    atomic_store(&track->first, first);
+    atomic_store(&track->tries, TRIES);
+    atomic_store(&track->stride, (uint64_t)options()->shadow_every);
+    atomic_store(&track->check_at, first ? 0 : (uint64_t)options()->shadow_every);
+    track->hold_since_ns = now_ns();
+    atomic_store(&track->hold, first && mid_run && !track->in_step);
+    if (getrandom(&track->live.seed, sizeof track->live.seed, GRND_NONBLOCK) < 0)
+        track->live.seed = track_random();
+    live_begin(&track->live.test);
+    /* in step, the processes of a program must not differ in when the original runs */
+    atomic_store(&track->live.open, options()->live_pairs > 0 && !track->in_step);
+}
+
+struct track *track_of(struct kernel *kernel, const struct kg_variant *variant, bool in_step)
+{
+    for (struct track *t = kernel->tracks; t; t = t->next)
+        if (id_equal(&t->variant, &variant->id))
+            return t;
+    struct track *track = calloc(1, sizeof *track);
+    if (!track)
+        return NULL;
+    track->kernel = kernel;
+    track->variant = variant->id;
+    track->ratio = variant->ratio;
+    signature_id(&variant->signature, &track->signature);
+    track->in_step = in_step;
+    begin(track, variant, atomic_load_explicit(&kernel->launches, memory_order_relaxed) > 0);
+    track->next = kernel->tracks;
+    kernel->tracks = track;
+    return track;
+}
+
+void tracks_free(struct kernel *kernel)
+{
+    shadow_forget(kernel);
+    while (kernel->tracks) {
+        struct track *track = kernel->tracks;
+        kernel->tracks = track->next;
+        free(track);
+    }
+}
+
+void track_say(struct track *track, const char *text)
+{
+    char id[KG_ID_TEXT];
+    snprintf(track->said, sizeof track->said, "%s", text);
+    app_note("variant %.16s of %.80s %s", id_text(&track->variant, id), track->kernel->name, text);
+    flight_write("a variant was judged in the app");
+}
+
+void track_drop(struct track *track, const char *why, const char *text)
+{
+    track->dropped = true;
+    atomic_store_explicit(&track->live.open, false, memory_order_relaxed);
+    variant_drop(track->kernel, &track->variant, why);
+    track_say(track, text);
+}
+
+/* ---- on the launch path ------------------------------------------------------------------------
+ */
+
+bool track_holds(const struct swap_entry *entry)
+{
+    return entry->track && atomic_load_explicit(&entry->track->hold, memory_order_relaxed);
+}
+
+uint64_t track_next(const struct swap *swap, uint64_t next)
+{
+    for (uint32_t i = 0; swap && i < swap->count; i++) {
+        const struct track *t = swap->entries[i].track;
+        if (!t)
+            continue;
+        if (track_holds(&swap->entries[i]))
+            return 0;
+        uint64_t check =
+            t->unchecked ? next : atomic_load_explicit(&t->check_at, memory_order_relaxed);
+        uint64_t live = atomic_load_explicit(&t->live.open, memory_order_relaxed)
+                            ? atomic_load_explicit(&t->live.at, memory_order_relaxed)
+                            : next;
+        next = check < next ? check : next;
+        next = live < next ? live : next;
+    }
+    return next;
+}
+
+bool track_launch(struct kernel *kernel, const struct launch *launch,
+                  const struct swap_entry *entry, uint64_t number, CUresult *result)
+{
+    if (!entry->track)
+        return false;
+    if (shadow_launch(kernel, launch, entry, number, result))
+        return true;
+    if (track_holds(entry)) {
+        *result = launch->run(launch);
+        return true;
+    }
+    return live_launch(kernel, launch, entry, number, result);
+}
+
+/* ---- in the watcher ----------------------------------------------------------------------------
+ */
+
+/* The first checks have been read, or cannot be had: the variant's turn. */
+static void hold_end(struct track *track)
+{
+    bool over = !atomic_load_explicit(&track->first, memory_order_relaxed) &&
+                !atomic_load_explicit(&track->under_way, memory_order_relaxed);
+    if (over || now_ns() - track->hold_since_ns > hold_ns)
+        atomic_store_explicit(&track->hold, false, memory_order_relaxed);
+}
+
+void track_tick(void)
+{
+    shadow_tick();
+    for (struct kernel *k = kernels_first(); k; k = k->next)
+        for (struct track *t = k->retired_ns ? NULL : k->tracks; t; t = t->next)
+            if (atomic_load_explicit(&t->hold, memory_order_relaxed))
+                hold_end(t);
+}

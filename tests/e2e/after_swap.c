@@ -1,0 +1,340 @@
+/* After the swap: launches checked beside the original, and timed, in a running program. Variants
+ * made by hand: one is right and fast, one is right until a number above a million comes by, one is
+ * right and slow. Runs on the software GPU, or with the argument "gpu" on the machine's.
+ *
+ * Processes: `prepare KIND` publishes a variant, `program WHAT` is the unmodified program, whose
+ * every result it checks; the test itself starts both, and asks `kgenrt status`. */
+#include "gpu/real.h"
+
+#include "cache.h"
+#include "code/code.h"
+
+#include <dlfcn.h>
+
+#include "e2e.h"
+
+enum { COUNT = 4096, BYTES = 4 * COUNT, BLOCK = 256 };
+
+/* out[i] = in[i] * 2 + 1; turns: work that changes nothing; twist: what a wrong variant does */
+#define BODY(name, turns, twist)                                                                   \
+    ".version 7.0\n.target sm_50\n.address_size 64\n"                                              \
+    ".visible .entry " name "(.param .u64 in, .param .u64 out, .param .u32 n)\n{\n"                \
+    ".reg .pred %p<4>; .reg .b32 %r<10>; .reg .f32 %f<6>; .reg .b64 %d<8>;\n"                      \
+    "ld.param.u64 %d1, [in]; ld.param.u64 %d2, [out]; ld.param.u32 %r1, [n];\n"                    \
+    "mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;\n"                          \
+    "mad.lo.s32 %r5, %r2, %r3, %r4;\n"                                                             \
+    "setp.ge.u32 %p0, %r5, %r1;\n@%p0 bra DONE;\n"                                                 \
+    "cvta.to.global.u64 %d1, %d1; cvta.to.global.u64 %d2, %d2;\n"                                  \
+    "mul.wide.u32 %d3, %r5, 4; add.s64 %d4, %d1, %d3; add.s64 %d5, %d2, %d3;\n"                    \
+    "ld.global.f32 %f2, [%d4];\nmov.u32 %r6, 0;\nAGAIN:\nadd.u32 %r6, %r6, 1;\n"                   \
+    "setp.lt.u32 %p1, %r6, " turns ";\n@%p1 bra AGAIN;\n"                                          \
+    "and.b32 %r7, %r6, 65536; cvt.rn.f32.u32 %f5, %r7;\nadd.f32 %f2, %f2, %f5;\n"                  \
+    "fma.rn.f32 %f4, %f2, 0f40000000, 0f3F800000;\n" twist                                         \
+    "st.global.f32 [%d5], %f4;\nDONE:\nret;\n}\n"
+#define TWIST "setp.gt.f32 %p2, %f2, 0f49742400;\n@%p2 mov.f32 %f4, 0f00000000;\n" /* 1,000,000 */
+
+static const char original[] = BODY("work", "60", "");
+static const struct {
+    const char *kind, *text, *accuracy;
+} variants[] = {
+    {"right", BODY("fast", "2", ""), "bitwise"},
+    {"twisted", BODY("fast", "2", TWIST), "bitwise"},
+    {"slow", BODY("fast", "90", ""), "bitwise"},
+};
+
+#define WELL(call)                                                                                 \
+    do {                                                                                           \
+        int result_ = (int)(call);                                                                 \
+        if (!CHECK(result_ == 0)) {                                                                \
+            fprintf(stderr, "result %d\n", result_);                                               \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+/* ---- prepare -----------------------------------------------------------------------------------
+ */
+
+static int prepare(const char *kind)
+{
+    struct kg_hardware hardware;
+    struct image_code code;
+    struct kernel_model model;
+    struct store *store;
+    unsigned which = 0;
+    while (which < 2 && strcmp(variants[which].kind, kind))
+        which++;
+    struct kg_scalar scalars[] = {{2, 0, 4, COUNT, 0}};
+    struct kg_pointer pointers[] = {{0, 0, 16, KG_READ, 0, BYTES},
+                                    {1, 0, 16, KG_WRITTEN, 0, BYTES}};
+    WELL(real_open(NULL));
+    WELL(real.cuInit(0));
+    WELL(real_hardware(0, &hardware));
+    WELL(image_select(original, sizeof original, hardware.arch, !strcmp(hardware.vendor, "softgpu"),
+                      &code));
+    WELL(kernel_model_make(&code, "work", &model));
+    struct kg_variant v = {
+        .kernel = model.id,
+        .signature = {.launch = {{COUNT / BLOCK, 1, 1}, {BLOCK, 1, 1}, 0},
+                      .scalar_count = 1,
+                      .pointer_count = 2,
+                      .scalars = scalars,
+                      .pointers = pointers},
+        .launch = {{COUNT / BLOCK, 1, 1}, {BLOCK, 1, 1}, 0},
+        .maker = "recorded",
+        .entry = "fast",
+        .kernel_name = "work",
+        .note = kind,
+        .accuracy = variants[which].accuracy,
+        .ratio = 2,
+        .low = 1.9,
+        .high = 2.1,
+        .driver_version = hardware.driver_version,
+        .time = 1700000000,
+    };
+    hardware_key(&hardware, &v.hardware);
+    WELL(store_open(cache_dir(), false, &store));
+    WELL(store_put_hardware(store, &hardware));
+    WELL(store_put_blob(store, variants[which].text, strlen(variants[which].text) + 1, &v.code));
+    WELL(store_put_blob(store, "{}", 2, &v.evidence));
+    variant_identify(&v);
+    bool best = false;
+    WELL(store_put_variant(store, &v, &best));
+    WELL(snapshot_make(store, cache_dir(), &v.hardware));
+    store_close(store);
+    kernel_model_free(&model);
+    image_code_free(&code);
+    return test_result();
+}
+
+/* ---- program -----------------------------------------------------------------------------------
+ */
+
+static CUdeviceptr in, out;
+static CUfunction work;
+static CUstream stream;
+static float host[COUNT];
+
+static void start(void)
+{
+    CUdevice device;
+    CUcontext context;
+    CUmodule module;
+    WELL(real_open(NULL)); /* by dlsym, hence through the hooks */
+    WELL(real.cuInit(0));
+    WELL(real.cuDeviceGet(&device, 0));
+    WELL(real.cuDevicePrimaryCtxRetain(&context, device));
+    WELL(real.cuCtxSetCurrent(context));
+    WELL(real.cuModuleLoadData(&module, original));
+    WELL(real.cuModuleGetFunction(&work, module, "work"));
+    WELL(real.cuMemAlloc_v2(&in, BYTES));
+    WELL(real.cuMemAlloc_v2(&out, BYTES));
+    WELL(real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+}
+
+static void fill(float first)
+{
+    for (int i = 0; i < COUNT; i++)
+        host[i] = (float)i;
+    host[7] = first;
+    WELL(real.cuMemcpyHtoD_v2(in, host, BYTES));
+}
+
+static void enqueue(void)
+{
+    unsigned n = COUNT;
+    void *params[] = {&in, &out, &n};
+    WELL(real.cuLaunchKernel(work, COUNT / BLOCK, 1, 1, BLOCK, 1, 1, 0, stream, params, NULL));
+}
+
+/* One launch from a cleared output; whether its result is right. */
+static bool right(float first)
+{
+    WELL(real.cuMemsetD32Async(out, 0x7f000000, COUNT, stream));
+    enqueue();
+    WELL(real.cuStreamSynchronize(stream));
+    WELL(real.cuMemcpyDtoH_v2(host, out, BYTES));
+    for (int i = 0; i < COUNT; i++)
+        if (host[i] != (i == 7 ? first : (float)i) * 2 + 1)
+            return false;
+    return true;
+}
+
+static unsigned wrong_of(unsigned launches, float first)
+{
+    unsigned wrong = 0;
+    for (unsigned i = 0; i < launches; i++)
+        wrong += !right(first);
+    return wrong;
+}
+
+static void nap(unsigned ms)
+{
+    usleep(1000 * ms);
+}
+
+/* Launches in small lots until `seconds` are over. */
+static unsigned wrong_for(double seconds, float first)
+{
+    unsigned wrong = 0;
+    for (double end = e2e_now() + seconds; e2e_now() < end;) {
+        wrong += wrong_of(20, first);
+        nap(10);
+    }
+    return wrong;
+}
+
+/* Right data, then data that the twisted variant gets wrong. */
+static void later_data(void)
+{
+    fill(7);
+    CHECK(!wrong_for(1, 7));
+    fill(2e6f);
+    unsigned wrong = wrong_for(2, 2e6f);
+    fprintf(stderr, "wrong results until the variant was dropped: %u\n", wrong);
+    CHECK(!wrong_of(100, 2e6f)); /* it is gone */
+}
+
+/* The variant comes while the program runs, on data that it gets wrong: no result is ever wrong,
+ * because the first checks come before it is used. */
+static void comes_later(void)
+{
+    fill(2e6f);
+    CHECK(!wrong_of(60, 2e6f));
+    CHECK(!system(e2e_text("LD_PRELOAD= /proc/%d/exe prepare twisted", (int)getpid())));
+    CHECK(!wrong_for(3, 2e6f));
+}
+
+static void steady(void)
+{
+    fill(7);
+    CHECK(!wrong_for(3, 7));
+}
+
+/* An entry that kgenrt itself has no use for. */
+#define ENTRY(name) ((__typeof__(&name))(uintptr_t)dlsym(driver, #name))
+
+/* Every launch is captured into a graph: nothing is added to it, whichever kernel it got. */
+static void graphs(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    fill(7);
+    for (int i = 0; CHECK(driver) && i < 20; i++) {
+        CUgraph graph;
+        CUgraphExec exec;
+        size_t nodes = 0;
+        WELL(real.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        enqueue();
+        WELL(real.cuStreamEndCapture(stream, &graph));
+        WELL(ENTRY(cuGraphGetNodes)(graph, NULL, &nodes));
+        CHECK(nodes == 1);
+        WELL(ENTRY(cuGraphInstantiateWithFlags)(&exec, graph, 0));
+        WELL(real.cuMemsetD32Async(out, 0, COUNT, stream));
+        WELL(ENTRY(cuGraphLaunch)(exec, stream));
+        WELL(real.cuStreamSynchronize(stream));
+        WELL(real.cuMemcpyDtoH_v2(host, out, BYTES));
+        CHECK(host[7] == 15 && host[COUNT - 1] == 2 * (COUNT - 1) + 1);
+        WELL(ENTRY(cuGraphExecDestroy)(exec));
+        WELL(ENTRY(cuGraphDestroy)(graph));
+    }
+}
+
+static int program(const char *what)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } kinds[] = {{"later_data", later_data},
+                 {"comes_later", comes_later},
+                 {"steady", steady},
+                 {"graphs", graphs}};
+    start();
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strcmp(kinds[i].name, what))
+            kinds[i].run();
+    WELL(real.cuDevicePrimaryCtxRelease_v2(0));
+    return test_result();
+}
+
+/* ---- the test ----------------------------------------------------------------------------------
+ */
+
+static json_t *status; /* of the last program */
+
+static json_t *variant(void)
+{
+    json_t *process = json_array_get(json_object_get(status, "processes"), 0);
+    json_t *kernel = json_array_get(json_object_get(process, "kernels"), 0);
+    return json_array_get(json_object_get(kernel, "variants"), 0);
+}
+
+static long number(const char *key)
+{
+    return (long)json_number_value(json_object_get(variant(), key));
+}
+
+static bool says(const char *part)
+{
+    const char *said = json_string_value(json_object_get(variant(), "said"));
+    return said && strstr(said, part);
+}
+
+static bool shown(const char *part)
+{
+    CHECK(e2e_run((const char *[]){e2e_cli(), "status", NULL}, NULL, 60) == 0);
+    return strstr(e2e_output, part) != NULL;
+}
+
+/* published: kind of a variant that is there from the start, or NULL. */
+static void run(const char *what, const char *published, const char *more)
+{
+    int before = test_failures;
+    json_decref(status);
+    e2e_remove_cache();
+    e2e_fresh_cache();
+    if (published)
+        CHECK(e2e_run((const char *[]){"/proc/self/exe", "prepare", published, NULL}, NULL, 60) ==
+              0);
+    CHECK(e2e_run((const char *[]){"/proc/self/exe", "program", what, NULL},
+                  (const char *[]){e2e_preload(), more, NULL}, 120) == 0);
+    fprintf(stderr, "%s: %s", what, e2e_output);
+    status = e2e_json("status", NULL);
+    if (test_failures > before)
+        e2e_show_log();
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 2 && !strcmp(argv[1], "prepare"))
+        return prepare(argv[2]);
+    if (argc > 2 && !strcmp(argv[1], "program"))
+        return program(argv[2]);
+    e2e_begin(argc, argv);
+    setenv("KGENRT_WORKER", "off", 1);
+    setenv("KGENRT_MODE", "cached", 1);
+
+    run("steady", "right", "KGENRT_SHADOW_EVERY=16");
+    CHECK(number("checked") > 3 && number("differed") == 0 && says("confirmed in the app"));
+    CHECK(json_is_true(json_object_get(variant(), "in_use")));
+    CHECK(shown("launches, 0 differences") && shown("confirmed in the app: "));
+
+    run("steady", "slow", "KGENRT_SHADOW_EVERY=16");
+    CHECK(number("differed") == 0 && says("not faster in the app"));
+    CHECK(!json_is_true(json_object_get(variant(), "in_use")));
+
+    run("later_data", "twisted", "KGENRT_SHADOW_EVERY=16");
+    CHECK(number("checked") > 3 && number("differed") == 1 && says("differed from the original"));
+    CHECK(!json_is_true(json_object_get(variant(), "in_use")));
+
+    run("comes_later", NULL, "KGENRT_SHADOW_EVERY=16");
+    CHECK(number("checked") >= 1 && number("differed") == 1);
+
+    run("graphs", "right", "KGENRT_SHADOW_EVERY=16");
+    CHECK(number("checked") == 0);
+    CHECK(json_number_value(json_object_get(json_object_get(variant(), "skipped"), "graph")) > 0);
+
+    run("steady", "twisted", "KGENRT_SHADOW_MIB=0");
+    CHECK(number("checked") == 0 && shown("is not checked beside the original here: switched off"));
+    json_decref(status);
+    e2e_remove_cache();
+    return test_result();
+}
