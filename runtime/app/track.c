@@ -12,7 +12,10 @@
 #include "app/shadow.h"
 #include "code/roles.h"
 
-enum { TRIES = 16 }; /* launches in which the first checks may turn out impossible */
+enum {
+    TRIES = 16,       /* launches in which the first checks may turn out impossible */
+    BEFORE_LIVE = 16, /* launches until the first pair is timed */
+};
 static const uint64_t hold_ns = 2000000000; /* originals wait no longer for the first checks */
 
 /* ---- chance ------------------------------------------------------------------------------------
@@ -102,8 +105,10 @@ static const char *objection(const struct kernel *kernel, const struct kg_varian
 /* ---- their life --------------------------------------------------------------------------------
  */
 
-static void begin(struct track *track, const struct kg_variant *variant, bool mid_run)
+static void begin(struct track *track, const struct kg_variant *variant)
 {
+    uint64_t launches = atomic_load_explicit(&track->kernel->launches, memory_order_relaxed);
+    bool mid_run = launches > 0;
     track->unchecked = objection(track->kernel, variant);
     if (tolerance_set(track, variant->accuracy))
         elements_find(track, &variant->signature);
@@ -117,6 +122,7 @@ static void begin(struct track *track, const struct kg_variant *variant, bool mi
     if (getrandom(&track->live.seed, sizeof track->live.seed, GRND_NONBLOCK) < 0)
         track->live.seed = track_random();
     live_begin(&track->live.test);
+    atomic_store(&track->live.at, launches + BEFORE_LIVE);
     /* in step, the processes of a program must not differ in when the original runs */
     atomic_store(&track->live.open, options()->live_pairs > 0 && !track->in_step);
 }
@@ -134,7 +140,7 @@ struct track *track_of(struct kernel *kernel, const struct kg_variant *variant, 
     track->ratio = variant->ratio;
     signature_id(&variant->signature, &track->signature);
     track->in_step = in_step;
-    begin(track, variant, atomic_load_explicit(&kernel->launches, memory_order_relaxed) > 0);
+    begin(track, variant);
     track->next = kernel->tracks;
     kernel->tracks = track;
     return track;
