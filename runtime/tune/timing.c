@@ -193,7 +193,7 @@ static kg_status stands_by_wall(struct course *course, const struct timing *chos
     double excess[2], values[TIMING_PAIRS], gain;
     for (unsigned side = 0; side < 2; side++) {
         for (unsigned i = 0; i < series->pairs; i++)
-            values[i] = series->wall_ns[side][i] - series->ns[side][i] * chosen->batch;
+            values[i] = fmax(0, series->wall_ns[side][i] - series->ns[side][i] * chosen->batch);
         excess[side] = low_quantile(values, series->pairs);
     }
     gain = (chosen->original_ns - chosen->variant_ns) * chosen->batch;

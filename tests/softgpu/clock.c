@@ -12,6 +12,7 @@
 #include "clock.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 static _Thread_local uint64_t seen;
@@ -56,9 +57,40 @@ const struct exec_device *clock_device(const struct device *device)
     return out;
 }
 
+/* splitmix64 of a count of launches, as a number in (0, 1). */
+static double chance(uint64_t number)
+{
+    uint64_t z = (number + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return ((double)((z ^ (z >> 31)) >> 11) + 0.5) / 9007199254740992.0;
+}
+
+/* SOFTGPU_NOISE, in percent: the spread of most launches, with a long tail; a clock that changes
+ * between two speeds now and then; and one in fifty launches with a neighbour's slice of 2 ms. */
+static uint64_t disturb(uint64_t picoseconds)
+{
+    static atomic_uint_least64_t launches;
+    static atomic_bool slow;
+    double noise = (double)soft_number("SOFTGPU_NOISE", 0) / 100;
+    if (noise <= 0)
+        return picoseconds;
+    uint64_t seed = soft_number("SOFTGPU_SEED", 0) << 32,
+             number = seed + 4 * atomic_fetch_add(&launches, 1);
+    double late = chance(number + 1), factor = 1 + noise * chance(number);
+    if (late < 0.1)
+        factor += noise / (10 * late + 0.05);
+    if (chance(number + 2) < 0.05)
+        atomic_store(&slow, !atomic_load(&slow));
+    if (atomic_load(&slow))
+        factor *= 1 + 2 * noise;
+    uint64_t slice = chance(number + 3) < 0.02 ? 2000000000 : 0;
+    return (uint64_t)((double)picoseconds * factor) + slice;
+}
+
 uint64_t clock_of_launch(uint64_t picoseconds)
 {
-    return 2000000 + picoseconds;
+    return disturb(2000000 + picoseconds);
 }
 
 uint64_t clock_of_bytes(uint64_t bytes, bool host)

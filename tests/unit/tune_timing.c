@@ -1,10 +1,12 @@
 /* The timing verdict's statistics: a real gain passes, a self-comparison never does, disturbed
  * samples do not decide. */
 #include "test.h"
-#include "tune/replay.h"
+#include "tune/gates/gates.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 static uint64_t draws;
 
@@ -213,6 +215,166 @@ static void quiet_pairs(void)
     CHECK(!timing_quiet(original, variant, 0, 1, &t));
 }
 
+/* ---- the whole way -----------------------------------------------------------------------------
+ */
+
+/* A device in memory: y = 2 * x + 1 over WORDS words, x first. Times are 100 us with noise. */
+enum { WORDS = 16, BYTES = 2 * 4 * WORDS };
+static uint32_t place[2 * WORDS], kept[REPLAY_SETS][2 * WORDS];
+static unsigned chosen_set, samples[2];
+static double speed;            /* of the variant */
+static const struct noise *air; /* of both */
+static enum { HONEST, KEEPS_ANSWERS, SKIPS_IN_BATCH, ESCAPES } manner;
+
+static kg_status read_place(struct replay_device *device, uint64_t address, void *out, size_t size)
+{
+    memcpy(out, (const void *)(uintptr_t)address, size);
+    return KG_OK;
+}
+
+static kg_status write_place(struct replay_device *device, uint64_t address, const void *data,
+                             size_t size)
+{
+    memcpy((void *)(uintptr_t)address, data, size);
+    return KG_OK;
+}
+
+static kg_status launch(struct replay_device *device, enum side side)
+{
+    for (unsigned i = 0; i < WORDS; i++)
+        place[WORDS + i] = 2 * place[i] + 1;
+    return KG_OK;
+}
+
+static kg_status keep(struct replay_device *device)
+{
+    memcpy(kept[chosen_set], place, BYTES);
+    return KG_OK;
+}
+
+static kg_status restore(struct replay_device *device)
+{
+    memcpy(place, kept[chosen_set], BYTES);
+    return KG_OK;
+}
+
+static kg_status set_select(struct replay_device *device, unsigned index)
+{
+    chosen_set = index;
+    return KG_OK;
+}
+
+static kg_status observe(struct replay_device *device, enum side side, unsigned what,
+                         uint64_t budget, unsigned char *reads, unsigned char *writes,
+                         struct replay_observed *out)
+{
+    if (out)
+        *out = (struct replay_observed){.most = 1};
+    return KG_OK;
+}
+
+/* How a variant that keeps answers, or knows that it is launched again, would look. */
+static double variant_ns(unsigned batch)
+{
+    static struct kg_id known[64];
+    struct kg_id inputs;
+    bool seen = false;
+    double ns = 100000 / speed;
+    hash_data(place, BYTES / 2, &inputs);
+    for (unsigned i = 0; i < 64; i++)
+        seen |= id_equal(&known[i], &inputs);
+    known[samples[VARIANT] % 64] = inputs;
+    if (manner == KEEPS_ANSWERS && !seen)
+        return 300000;
+    if (manner == SKIPS_IN_BATCH)
+        return (5000 + 100.0 * (batch - 1)) / batch;
+    return ns;
+}
+
+static kg_status sample(struct replay_device *device, enum side side, bool cold, unsigned batch,
+                        double *ns)
+{
+    double factor[2];
+    air->draw(samples[side] / 2, factor);
+    *ns = (side == ORIGINAL ? manner == SKIPS_IN_BATCH ? 5000 : 100000 : variant_ns(batch)) *
+          factor[side];
+    samples[side]++;
+    if (manner == ESCAPES && side == VARIANT)
+        usleep(300);
+    return launch(device, side);
+}
+
+static kg_status course(double gain, const struct noise *noise, double app_ns, char reason[256],
+                        struct timing *out)
+{
+    static struct kg_capture capture;
+    struct replay_extent extent = {.address = (uintptr_t)place, .size = BYTES};
+    struct replay_memory memory = {
+        .capture = &capture, .extent_count = 1, .extents = &extent, .total = BYTES};
+    struct replay_device device = {.read = read_place,
+                                   .write = write_place,
+                                   .launch = launch,
+                                   .keep = keep,
+                                   .restore = restore,
+                                   .sample = sample,
+                                   .observe = observe,
+                                   .set_select = set_select};
+    struct trial trial = {.device = &device,
+                          .memory = &memory,
+                          .app_ns = app_ns,
+                          .lines = open("/dev/null", O_WRONLY),
+                          .seeds = {draws, draws, draws, draws++ * 2},
+                          .written_bytes = BYTES / 2,
+                          .poisoned_bytes = BYTES / 2,
+                          .timed_at = BYTES,
+                          .evidence = json_object()};
+    struct replay_extent *extents = malloc(sizeof extent); /* memory_free frees them */
+    *extents = extent;
+    memory.extents = extents;
+    CHECK(trial.lines >= 0 && memory_create(&memory) == KG_OK);
+    memset(memory.slack, 0, BYTES);
+    memset(memory.read, 0xff, BYTES / 2);
+    memset(memory.written + BYTES / 2, 0xff, BYTES / 2);
+    memcpy(memory.poisoned, memory.written, BYTES);
+    for (unsigned i = 0; i < BYTES / 2; i++)
+        memory.pristine[i] = (unsigned char)random_word(5, i);
+    speed = gain;
+    air = noise;
+    memset(samples, 0, sizeof samples);
+    kg_status status = gate_time(&trial);
+    CHECK(gate_timed(&trial) == KG_OK);
+    CHECK(json_is_object(json_object_get(json_object_get(trial.evidence, "saw"), "time")));
+    snprintf(reason, 256, "%.255s", status == KG_OK ? "" : trial.reason);
+    *out = *trial.chosen;
+    json_decref(trial.evidence);
+    memory_free(&memory);
+    close(trial.lines);
+    return status;
+}
+
+static void whole_way(void)
+{
+    char reason[256];
+    struct timing t;
+    unsigned promoted = 0, seen = 0;
+    for (unsigned i = 0; i < 1000; i++)
+        promoted += course(1, &noises[i % 3], 0, reason, &t) == KG_OK;
+    fprintf(stderr, "A/A, the whole way: %u promoted of 1000\n", promoted);
+    CHECK(promoted == 0);
+    for (unsigned i = 0; i < 20; i++)
+        seen += course(1.2, &noises[0], 0, reason, &t) == KG_OK;
+    CHECK(seen >= 19);
+    CHECK(course(20, &noises[0], 0, reason, &t) == KG_OK && t.ratio > 15);
+    manner = KEEPS_ANSWERS;
+    CHECK(course(2, &noises[0], 0, reason, &t) == KG_SLOWER && strstr(reason, "not seen"));
+    manner = SKIPS_IN_BATCH;
+    CHECK(course(2, &noises[0], 4000, reason, &t) == KG_SLOWER);
+    fprintf(stderr, "skips in batches: %s\n", reason);
+    manner = ESCAPES;
+    CHECK(course(2, &noises[0], 0, reason, &t) == KG_SLOWER && strstr(reason, "host's clock"));
+    manner = HONEST;
+}
+
 /* timing_verdict looks at cold and warm, and at the app's own time. */
 static kg_status verdict(double cold, double warm, double app_ns, const char *words)
 {
@@ -242,6 +404,7 @@ int main(void)
     looks_do_not_inflate();
     looks_see_gains();
     quiet_pairs();
+    whole_way();
     CHECK(verdict(1.5, 1.5, 0, "") == KG_OK);
     CHECK(verdict(1.02, 1.5, 2900, "no gain, ratio 1.02 [1.01, 1.03] cold") == KG_SLOWER);
     CHECK(verdict(1.02, 1.5, 1100, "") == KG_OK);
