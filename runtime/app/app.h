@@ -230,6 +230,13 @@ void capture_ring_create(void); /* in the thread that created the context, mode 
 bool capture_begin(struct kernel *kernel, const struct launch *launch);
 void capture_tick(void); /* watcher: writes finished captures into the spool */
 
+/* ---- pressure.c: memory beside the app
+ * ------------------------------------------------------------ */
+
+/* An allocation of the app failed for want of memory. True: replays were ended, and it may be tried
+ * once more. Any thread. */
+bool pressure_relieved(void);
+
 /* ---- variants.c: snapshots and swapping
  * ------------------------------------------------------------ */
 

@@ -8,7 +8,8 @@
  *   {"version":1,"clean":false,"reading_snapshot":"",<64 blanks>"late":["<variant id>",…],
  * late: variants that may have run. Then: pid, program, start (seconds since 1970), mode,
  * hot_launches and hot_share (from when on a kernel is hot), event (why it was written), fault,
- * snapshot, hardware {vendor, name, arch, uuid, driver_version}, notes, and kernels [{id, name,
+ * snapshot, hardware {vendor, name, arch, uuid, driver_version}, memory {free_bytes,
+ * steady_since, failed: seconds since 1970; see pressure.c}, notes, and kernels [{id, name,
  * state, why, launches, swapped, first_swapped_launch, refused
  * {shape|scalar|alignment|overlap|attributes|error: count}, share, before_ns, after_ns, samples,
  * seconds_to_swap, variants [{id, ratio, …}]}], left_out (kernels that found no room). A variant
@@ -180,7 +181,9 @@ static void put_process(struct jout *out)
 {
     struct kg_hardware hw = {0};
     struct kg_id key;
+    uint64_t free_bytes, steady_since, failed;
     (void)app_hardware(&hw, &key);
+    pressure_state(&free_bytes, &steady_since, &failed);
     jout_raw(out, ",\"pid\":"), jout_integer(out, (uint64_t)getpid());
     jout_raw(out, ",\"program\":"), jout_text(out, flight.program);
     jout_raw(out, ",\"start\":"), jout_integer(out, flight.start);
@@ -195,6 +198,9 @@ static void put_process(struct jout *out)
     jout_raw(out, ",\"arch\":"), jout_text(out, hw.arch);
     jout_raw(out, ",\"uuid\":"), jout_text(out, hw.uuid);
     jout_raw(out, ",\"driver_version\":"), jout_integer(out, (uint64_t)hw.driver_version);
+    jout_raw(out, "},\"memory\":{\"free_bytes\":"), jout_integer(out, free_bytes);
+    jout_raw(out, ",\"steady_since\":"), jout_integer(out, steady_since);
+    jout_raw(out, ",\"failed\":"), jout_integer(out, failed);
     jout_raw(out, "},\"notes\":[");
     app_notes_each(put_note, out);
     jout_raw(out, "]");

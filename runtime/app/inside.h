@@ -118,6 +118,14 @@ void spawn_tick(void);    /* watcher: starts a worker if one is wanted and none 
  * 0, or an errno. */
 int spawn_start(const char *binary, char *const arguments[]);
 
+/* ---- pressure.c ---------------------------------------------------------------------------------
+ */
+
+void pressure_tick(void); /* watcher, without records_lock */
+/* Locked. Free bytes of the device, since when steady, and when an allocation of the app failed
+ * last; times in seconds since 1970, 0 unknown or never. */
+void pressure_state(uint64_t *free_bytes, uint64_t *steady_since, uint64_t *failed);
+
 /* ---- variants.c ---------------------------------------------------------------------------------
  */
 

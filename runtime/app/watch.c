@@ -260,6 +260,7 @@ static void tick(void)
     capture_tick();
     variants_tick();
     spawn_tick();
+    pressure_tick();
     records_lock();
     flight_tick();
     records_unlock();

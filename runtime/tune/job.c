@@ -26,6 +26,7 @@ struct work {
     const char *over; /* why there is nothing (more) to do; NULL: go on */
     bool has_variant; /* a verified one, already */
     bool unable;      /* a maker cannot work now */
+    bool replayed;    /* the original, before a model is asked */
     kg_status failed; /* something but a verdict ended the job */
     unsigned published, refused;
 
@@ -361,7 +362,8 @@ static kg_status verify(void *self)
     bool ended;
     kg_status status = replay_begin(&work->job, &work->candidate, 0, &work->run);
     if (status != KG_OK) {
-        verdict_set(&work->verdict, status, "replay", "the replay could not be started");
+        verdict_set(&work->verdict, status, "replay", "%s",
+                    *work->run.why ? work->run.why : "the replay could not be started");
         return status;
     }
     status = replay_wait(&work->run, "time", &work->verdict, &ended);
@@ -430,7 +432,7 @@ static void refuse_candidate(struct work *work, kg_status status, const char *fa
     bool made = strcmp(failed, "generate") || about_candidate(status);
     if (made && !*work->verdict.reason)
         verdict_set(&work->verdict, status, failed, "%s", status_text(status));
-    if (made && !work->known)
+    if (made && !work->known && status != KG_BUSY)
         put_rejection(work, failed);
     work->refused += made;
     if (made && status == KG_NOT_ELIGIBLE)
@@ -482,6 +484,21 @@ static kg_status try_turns(struct work *work)
     }
 }
 
+/* Each answer of a model costs: the original is replayed before the first is asked. */
+static kg_status replays(struct work *work)
+{
+    note(work, "replay", "of the original");
+    kg_status status = replay_original(&work->job, 1, &work->verdict);
+    free(work->verdict.evidence);
+    work->verdict.evidence = NULL;
+    work->replayed = status == KG_OK;
+    if (status == KG_NOT_ELIGIBLE)
+        work->over = arena_format(&work->job.arena, "%s", work->verdict.reason);
+    else
+        work->failed = status;
+    return status;
+}
+
 static bool ask_maker(void *self, const struct maker *maker, const char *argument)
 {
     struct work *work = self;
@@ -491,6 +508,8 @@ static bool ask_maker(void *self, const struct maker *maker, const char *argumen
         log_line(KG_INFO, "%s: %s was asked before, in vain", work->job.capture.entry, maker->name);
         return true; /* each answer of a model costs */
     }
+    if (maker->turns && !work->replayed && replays(work) != KG_OK)
+        return false;
     for (work->attempt = 0; work->attempt < MOST_ATTEMPTS; work->attempt++) {
         kg_status status = try_turns(work);
         if (work->over || work->failed)
@@ -531,7 +550,7 @@ static void finish(struct work *work, kg_status status, const char *failed)
     else
         snprintf(detail, sizeof detail, "%s: %.300s", failed,
                  *work->verdict.reason ? work->verdict.reason : status_text(status));
-    note(work, status == KG_OK ? "done" : "failed", detail);
+    note(work, status == KG_OK ? "done" : status == KG_BUSY ? "waiting" : "failed", detail);
     log_line(status == KG_OK ? KG_INFO : KG_WARN, "%s: %s",
              work->opened ? work->job.capture.entry : work->capture_path, detail);
 }

@@ -2,7 +2,10 @@
  * it into a verdict. The child may say nothing, lie, crash or hang: a death is blamed on the gate
  * that it was in. */
 #include "tune/job.h"
+#include "tune/manners.h"
 #include "tune/replay.h"
+
+#include "replaying.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +41,8 @@ static kg_status make_folder(const char *dir, struct replay_run *run)
 }
 
 static kg_status write_request(struct job *job, const struct candidate *candidate, unsigned runs,
-                               const struct replay_run *run, char request_path[static KG_PATH])
+                               const struct manners *manners, const struct replay_run *run,
+                               char request_path[static KG_PATH])
 {
     char code[KG_PATH], ptx[KG_PATH], signature[KG_ID_TEXT];
     struct replay_request request = {.capture = job->capture_path,
@@ -46,7 +50,9 @@ static kg_status write_request(struct job *job, const struct candidate *candidat
                                      .gates_off = verify_gates_off,
                                      .repeats = (unsigned)options()->repeats,
                                      .signature = id_text(&job->signature_key, signature),
-                                     .runs = runs};
+                                     .runs = runs,
+                                     .share = manners->share,
+                                     .reserve = manners->reserve};
     kg_status status = path_make(request_path, "%s/request.json", run->folder);
     request.other_count = job->other_count;
     memcpy(request.others, job->others, sizeof request.others);
@@ -128,11 +134,16 @@ kg_status replay_begin(struct job *job, const struct candidate *candidate, unsig
                        struct replay_run *out)
 {
     char request[KG_PATH];
+    struct manners manners;
     *out = (struct replay_run){.fd = -1, .deadline_off = name_listed(verify_gates_off, "deadline")};
     snprintf(out->gate, sizeof out->gate, "replay");
-    kg_status status = make_folder(job->dir, out);
+    kg_status status = manners_wait(job->dir, &manners);
+    if (status != KG_OK)
+        snprintf(out->why, sizeof out->why, "%s", manners.why);
     if (status == KG_OK)
-        status = write_request(job, candidate, runs, out, request);
+        status = make_folder(job->dir, out);
+    if (status == KG_OK)
+        status = write_request(job, candidate, runs, &manners, out, request);
     if (status == KG_OK)
         status = start(out, request);
     out->deadline_ns = now_ns() + (uint64_t)options()->deadline * 1000000000u;
@@ -143,9 +154,9 @@ kg_status replay_begin(struct job *job, const struct candidate *candidate, unsig
 
 static void remove_folder(const char *folder)
 {
-    static const char *const names[] = {"request.json", "code", "ptx"};
+    static const char *const names[] = {"request.json", "code", "ptx", "child", "yield"};
     char path[KG_PATH];
-    for (unsigned i = 0; i < 3; i++)
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
         if (path_make(path, "%s/%s", folder, names[i]) == KG_OK && unlink(path) && errno != ENOENT)
             log_line(KG_INFO, "%s: %s", path, strerror(errno));
     if (rmdir(folder) && errno != ENOENT)
@@ -244,6 +255,12 @@ static enum line take_line(struct replay_run *run, const char *line, const char 
         run->limit_ns = ms > 0 && !run->deadline_off ? now_ns() + (uint64_t)ms * 1000000u : 0;
         return LINE_OTHER;
     }
+    if (!strncmp(line, "rest ", 5)) { /* beside a program: not the replay's own time */
+        uint64_t ns = strtoul(line + 5, NULL, 10) * 1000000u;
+        run->deadline_ns += ns;
+        run->limit_ns += run->limit_ns ? ns : 0;
+        return LINE_OTHER;
+    }
     if (!strncmp(line, "evidence ", 9) && !run->evidence)
         run->evidence = strdup(line + 9);
     if (strncmp(line, "end ", 4))
@@ -321,6 +338,10 @@ static void blame_death(struct replay_run *run, struct verdict *out)
     while (waitpid(run->pid, &how, 0) < 0 && errno == EINTR)
         ;
     run->pid = 0;
+    if (replaying_ended(run->folder)) {
+        verdict_set(out, KG_BUSY, run->gate, "ended for its memory: a program's allocation failed");
+        return;
+    }
     if (WIFSIGNALED(how))
         snprintf(death, sizeof death, "was ended by signal %d", WTERMSIG(how));
     else

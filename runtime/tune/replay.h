@@ -241,6 +241,9 @@ kg_status written_change(const struct trial *trial, unsigned index, unsigned cha
 kg_status timing_run(struct trial *trial);
 /* The verdict over both timings. */
 kg_status timing_verdict(struct trial *trial);
+/* From now on the trial's device rests after each operation: it is busy at most so much of the time
+ * (replay_share.c). */
+void share_limit(struct trial *trial, unsigned percent);
 void trial_line(struct trial *trial, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- evidence.c --------------------------------------------------------------------------------
@@ -276,6 +279,8 @@ struct replay_request {
     uint64_t seeds[4];   /* where seeded */
     uint32_t free_count; /* as in trial */
     struct free_piece free[FREE_PIECES];
+    unsigned share;   /* percent of the GPU's time */
+    uint64_t reserve; /* bytes of device memory to leave free */
 };
 kg_status request_write(const struct replay_request *request, const char *path);
 kg_status request_read(const char *path, struct replay_request *out);
@@ -298,6 +303,7 @@ struct replay_run {
     char gate[32];                  /* last announced */
     char folder[KG_PATH];           /* removed by replay_end; empty: none */
     char *evidence;                 /* as the child began it, malloc'd; NULL: not so far */
+    char why[200];                  /* replay_begin's KG_BUSY */
     char *lines;                    /* unread text */
     size_t used;
 };

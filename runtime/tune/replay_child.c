@@ -4,6 +4,8 @@
 #include "code/instrument.h"
 #include "tune/replay.h"
 
+#include "replaying.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -44,6 +46,13 @@ static bool others_take(json_t *json, struct replay_request *out)
 
 /* What the evidence says of the request, and the seeds of an earlier verdict. A seed has 64 bits,
  * more than a JSON number may have in other readers. */
+/* What the worker's manners allow. */
+static void manners_put(const struct replay_request *request, json_t *json)
+{
+    json_object_set_new(json, "share", json_integer((json_int_t)request->share));
+    json_object_set_new(json, "reserve", json_integer((json_int_t)request->reserve));
+}
+
 static void label_put(const struct replay_request *request, json_t *json)
 {
     json_t *seeds = json_array();
@@ -104,6 +113,7 @@ kg_status request_write(const struct replay_request *request, const char *path)
         others_put(request, json);
         label_put(request, json);
         free_put(request, json);
+        manners_put(request, json);
     }
     char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
     json_decref(json);
@@ -126,6 +136,16 @@ static bool label_take(json_t *json, struct replay_request *out)
     return true;
 }
 
+static bool manners_take(json_t *json, struct replay_request *out)
+{
+    json_int_t share, reserve;
+    if (json_unpack(json, "{sI sI}", "share", &share, "reserve", &reserve) || share < 1)
+        return false;
+    out->share = (unsigned)share;
+    out->reserve = (uint64_t)reserve;
+    return true;
+}
+
 static kg_status unpack(json_t *json, struct replay_request *out)
 {
     json_int_t n[7], repeats, runs, limit;
@@ -141,7 +161,8 @@ static kg_status unpack(json_t *json, struct replay_request *out)
     out->launch = (struct kg_launch){{(uint32_t)n[0], (uint32_t)n[1], (uint32_t)n[2]},
                                      {(uint32_t)n[3], (uint32_t)n[4], (uint32_t)n[5]},
                                      (uint32_t)n[6]};
-    if (!others_take(json, out) || !label_take(json, out) || !free_take(json, out))
+    if (!others_take(json, out) || !label_take(json, out) || !free_take(json, out) ||
+        !manners_take(json, out))
         return KG_BAD_INPUT;
     out->element = (enum element)element;
     out->repeats = (unsigned)repeats;
@@ -186,9 +207,14 @@ struct child {
 
 /* The child must not outlive its worker (if that died just now, the first line finds the pipe
  * closed and SIGPIPE ends it), or fill the disk with a core. */
-static void settle(void)
+static void settle(const char *request)
 {
     struct rlimit none = {0, 0};
+    char folder[KG_PATH];
+    const char *slash = strrchr(request, '/');
+    if (!slash || path_make(folder, "%.*s", (int)(slash - request), request) != KG_OK ||
+        replaying_begin(folder) != KG_OK)
+        log_line(KG_INFO, "replay: programs that lack memory cannot end this replay");
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) || setrlimit(RLIMIT_CORE, &none))
         log_line(KG_INFO, "replay: limits of the process could not be set");
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -355,6 +381,7 @@ static int run(struct child *child, const char *request)
     trial->seeded = child->request.seeded;
     memcpy(trial->seeds, child->request.seeds, sizeof trial->seeds);
     trial->evidence = evidence_of(child);
+    share_limit(trial, child->request.share);
     return trial_run(trial) == KG_IO;
 }
 
@@ -363,7 +390,7 @@ int replay_child(int argc, char **argv)
     struct child child = {0};
     if (argc < 1 || request_read(argv[argc - 1], &child.request) != KG_OK)
         return 2;
-    settle();
+    settle(argv[argc - 1]);
     int code = run(&child, argv[argc - 1]);
     cuda_close(child.trial.device);
     memory_free(&child.memory);

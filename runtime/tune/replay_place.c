@@ -80,12 +80,13 @@ static kg_status plan(struct cuda *cuda)
     if (status != KG_OK)
         return status;
     TRY("free memory", real.cuMemGetInfo_v2(&free_bytes, &all));
-    if (free_bytes / 2 > cuda->memory->total)
+    uint64_t spare = cuda->request->reserve < all / 8 ? cuda->request->reserve : all / 8;
+    if (free_bytes > spare && (free_bytes - spare) / 2 > cuda->memory->total)
         return KG_OK;
     snprintf(cuda->device.error, sizeof cuda->device.error,
-             "%zu MiB of device memory are free, the replay needs %zu", free_bytes >> 20,
-             cuda->memory->total >> 19);
-    return KG_NO_MEMORY;
+             "%zu MiB of device memory are free, the replay needs %zu and leaves %" PRIu64,
+             free_bytes >> 20, cuda->memory->total >> 19, spare >> 20);
+    return spare ? KG_BUSY : KG_NO_MEMORY; /* the program beside may end */
 }
 
 kg_status place_all(struct cuda *cuda)

@@ -221,7 +221,8 @@ static kg_status replay_all(struct job *job, const struct candidate *candidate, 
     bool ended;
     kg_status status = replay_begin(job, candidate, runs, &run);
     if (status != KG_OK) {
-        verdict_set(out, status, "replay", "the replay could not be started");
+        verdict_set(out, status, "replay", "%s",
+                    *run.why ? run.why : "the replay could not be started");
         return status;
     }
     status = replay_wait(&run, NULL, out, &ended);

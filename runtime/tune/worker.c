@@ -2,6 +2,7 @@
  * is alive any more. It never opens the GPU driver: compiling and launching happen in children of
  * its own, so that nothing they do can end it. One a cache folder; a second one ends at once. */
 #include "tune/job.h"
+#include "tune/manners.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -24,6 +25,7 @@ enum {
 };
 #define MATERIAL_SECONDS (30 * 24 * 3600)
 static const uint64_t linger_ns = 2000000000, first_app_ns = 5000000000;
+static const uint64_t first_pause_ns = 2000000000, longest_pause_ns = 60000000000;
 
 /* ---- becoming a process of its own -------------------------------------------------------------
  */
@@ -160,10 +162,12 @@ static void forget(const char *capture, bool remove_capture)
         log_line(KG_WARN, "%s: %s", path, strerror(errno));
 }
 
-/* One capture; false when the spool itself cannot be worked with. */
-static bool work_off(struct store *store, const char *dir, const char *capture)
+/* One capture; false when the spool itself cannot be worked with. *busy: it waits there, and this
+ * was no try. */
+static bool work_off(struct store *store, const char *dir, const char *capture, bool *busy)
 {
     unsigned tries;
+    *busy = false;
     if (count_try(capture, &tries) != KG_OK)
         return false;
     if (tries > MOST_TRIES) {
@@ -172,65 +176,76 @@ static bool work_off(struct store *store, const char *dir, const char *capture)
         return true;
     }
     kg_status status = job_run(store, dir, capture, false);
-    if (status == KG_OK || tries == MOST_TRIES)
+    *busy = status == KG_BUSY;
+    if (*busy)
+        forget(capture, false);
+    else if (status == KG_OK || tries == MOST_TRIES)
         forget(capture, status != KG_OK);
     return true;
-}
-
-/* An app holds its flight recorder's lock as long as it lives. */
-static bool app_alive(const char *dir)
-{
-    char folder[KG_PATH], path[KG_PATH];
-    bool alive = false;
-    if (path_make(folder, "%s/flight", dir) != KG_OK)
-        return false;
-    DIR *list = opendir(folder);
-    for (struct dirent *e; list && !alive && (e = readdir(list));)
-        alive = text_ends(e->d_name, ".kgf") &&
-                path_make(path, "%s/%s", folder, e->d_name) == KG_OK && file_locked(path);
-    if (list)
-        closedir(list);
-    return alive;
 }
 
 /* ---- the loop ----------------------------------------------------------------------------------
  */
 
+static void nap(uint64_t ns)
+{
+    nanosleep(&(struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)}, NULL);
+}
+
+/* Where no replay may be made beside programs (MPS, exclusive mode, memory), captures wait in the
+ * spool: while one of the programs lives, they are tried again at longer and longer intervals; then
+ * they are left to a later worker. */
 static int loop(struct store *store, const char *dir, bool once)
 {
     char capture[KG_PATH];
     uint64_t until = now_ns() + first_app_ns; /* of an app, the first may be about to start */
+    uint64_t pause = 0, paused_until = 0;
     for (;;) {
-        if (next_capture(dir, capture)) {
-            if (!work_off(store, dir, capture))
+        bool alive = app_alive(dir), busy = false;
+        if (now_ns() >= paused_until && next_capture(dir, capture)) {
+            if (!work_off(store, dir, capture, &busy))
                 return 1;
+            pause = !busy                      ? 0
+                    : !pause                   ? first_pause_ns
+                    : pause < longest_pause_ns ? 2 * pause
+                                               : pause;
+            paused_until = now_ns() + pause;
             until = now_ns() + linger_ns;
+            if (busy && (once || !alive)) {
+                log_line(KG_WARN, "%s/spool: captures wait there; `kgenrt status` says for what",
+                         dir);
+                return once;
+            }
             continue;
         }
         if (once)
             return 0;
-        if (app_alive(dir))
+        if (alive)
             until = now_ns() + linger_ns;
         if (now_ns() >= until)
             return 0;
-        struct timespec nap = {0, POLL_MS * 1000000L};
-        nanosleep(&nap, NULL);
+        nap(POLL_MS * 1000000u);
     }
 }
 
-/* Folders of replays whose worker was killed. Nobody else makes any: the lock is ours. */
+/* Folders of replays whose worker was killed; those that `kgenrt replay` runs just now are not
+ * ours. */
 static void sweep(const char *dir)
 {
     char folder[KG_PATH], path[KG_PATH];
-    static const char *const names[] = {"/request.json", "/code", ""};
+    static const char *const names[] = {"/request.json", "/code", "/ptx", "/child", "/yield", ""};
     if (path_make(folder, "%s/work", dir) != KG_OK)
         return;
     DIR *list = opendir(folder);
-    for (struct dirent *e; list && (e = readdir(list));)
-        for (unsigned i = 0; i < 3 && *e->d_name != '.'; i++)
+    for (struct dirent *e; list && (e = readdir(list));) {
+        if (*e->d_name == '.' || path_make(path, "%s/%s/child", folder, e->d_name) != KG_OK ||
+            file_locked(path))
+            continue;
+        for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
             if (path_make(path, "%s/%s%s", folder, e->d_name, names[i]) == KG_OK && remove(path) &&
                 errno != ENOENT)
                 log_line(KG_INFO, "%s: %s", path, strerror(errno));
+    }
     if (list)
         closedir(list);
 }

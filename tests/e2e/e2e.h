@@ -98,7 +98,8 @@ static inline void e2e_begin(int argc, char **argv)
                e2e_text("print_suppressions=0:suppressions=%s/tests/lsan.supp", E2E_SOURCE), 1);
     }
     e2e_fresh_cache();
-    setenv("KGENRT_DEADLINE", "300", 0); /* a busy machine is no fault of a kernel */
+    setenv("KGENRT_DEADLINE", "300", 0);  /* a busy machine is no fault of a kernel */
+    setenv("KGENRT_GPU_SHARE", "100", 0); /* tests have no time for manners, but their own */
     setenv("KGENRT_LOG", e2e_place("KGENRT_LOG", "info"), 1);
 }
 

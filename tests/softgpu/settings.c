@@ -64,6 +64,22 @@ static bool numbers_good(void)
     return true;
 }
 
+enum soft_mode soft_mode(void)
+{
+    static const char *const modes[SOFT_MODES] = {"default", "exclusive", "mps"};
+    const char *text = getenv("SOFTGPU_MODE");
+    for (int mode = 0; text && *text && mode < SOFT_MODES; mode++)
+        if (!strcmp(text, modes[mode]))
+            return (enum soft_mode)mode;
+    return text && *text ? SOFT_MODES : SOFT_MODE_DEFAULT;
+}
+
+static bool mode_read(void)
+{
+    return soft_mode() < SOFT_MODES ||
+           refuse("SOFTGPU_MODE", getenv("SOFTGPU_MODE"), "default, exclusive or mps is wanted");
+}
+
 /* ---- faults on order ---- */
 
 enum { FAULTS = SOFT_EVENTS };
@@ -180,7 +196,7 @@ static bool devices_read(void)
 
 CUresult soft_settings(void)
 {
-    if (!numbers_good() || !faults_read() || !strict_read() || !devices_read())
+    if (!numbers_good() || !faults_read() || !strict_read() || !mode_read() || !devices_read())
         return CUDA_ERROR_INVALID_VALUE;
     return device_count() ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }

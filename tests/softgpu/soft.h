@@ -37,6 +37,9 @@ CUresult soft_settings(void);
 uint64_t soft_number(const char *variable, uint64_t standard);
 /* True when SOFTGPU_VERBOSE=1: each launch prints a line with its modelled time. */
 bool soft_verbose(void);
+/* How programs share the device: SOFTGPU_MODE. */
+enum soft_mode { SOFT_MODE_DEFAULT, SOFT_MODE_EXCLUSIVE, SOFT_MODE_MPS, SOFT_MODES };
+enum soft_mode soft_mode(void);
 /* Counts an event of this kind; true for one that SOFTGPU_FAULT asks to fail. */
 enum soft_event { SOFT_OOM, SOFT_LAUNCH, SOFT_HANG, SOFT_LOST, SOFT_SLOW, SOFT_EVENTS };
 bool soft_fault_due(enum soft_event event);

@@ -1,0 +1,79 @@
+/* A replay's share of the GPU beside running programs: after each operation of the device the child
+ * rests, so that its operations take at most so many percent of the time. An operation counts with
+ * all its waiting, in which the program may have had the GPU: the share is an upper bound. Rests
+ * are taken together, once there are a few milliseconds, and announced ("rest MS") so that
+ * deadlines do not run meanwhile. */
+#include "tune/replay.h"
+
+#include <time.h>
+
+static const uint64_t least_rest_ns = 5000000;
+
+static struct { /* there is one device a process */
+    struct replay_device inner;
+    struct trial *trial;
+    unsigned percent;
+    uint64_t owed_ns;
+} share;
+
+static void rest(uint64_t busy_ns)
+{
+    share.owed_ns += busy_ns * (100 - share.percent) / share.percent;
+    if (share.owed_ns < least_rest_ns)
+        return;
+    trial_line(share.trial, "rest %lu", (unsigned long)(share.owed_ns / 1000000 + 1));
+    struct timespec left = {(time_t)(share.owed_ns / 1000000000),
+                            (long)(share.owed_ns % 1000000000)};
+    while (nanosleep(&left, &left))
+        ;
+    share.owed_ns = 0;
+}
+
+#define SHARED(op, params, args)                                                                   \
+    static kg_status shared_##op params                                                            \
+    {                                                                                              \
+        uint64_t begin = now_ns();                                                                 \
+        kg_status status = share.inner.op args;                                                    \
+        rest(now_ns() - begin);                                                                    \
+        return status;                                                                             \
+    }
+
+SHARED(read, (struct replay_device * device, uint64_t address, void *out, size_t size),
+       (device, address, out, size))
+SHARED(write, (struct replay_device * device, uint64_t address, const void *data, size_t size),
+       (device, address, data, size))
+SHARED(launch, (struct replay_device * device, enum side side), (device, side))
+SHARED(keep, (struct replay_device * device), (device))
+SHARED(restore, (struct replay_device * device), (device))
+SHARED(sample,
+       (struct replay_device * device, enum side side, bool cold, unsigned batch, double *ns),
+       (device, side, cold, batch, ns))
+SHARED(observe,
+       (struct replay_device * device, enum side side, unsigned what, uint64_t budget,
+        unsigned char *reads, unsigned char *writes, struct replay_observed *out),
+       (device, side, what, budget, reads, writes, out))
+SHARED(relocate, (struct replay_device * device, bool elsewhere), (device, elsewhere))
+SHARED(set_select, (struct replay_device * device, unsigned index), (device, index))
+
+void share_limit(struct trial *trial, unsigned percent)
+{
+    struct replay_device *device = trial->device;
+    if (!percent || percent >= 100)
+        return;
+    share.inner = *device;
+    share.trial = trial;
+    share.percent = percent;
+#define WRAP(op)                                                                                   \
+    if (device->op)                                                                                \
+    device->op = shared_##op
+    WRAP(read);
+    WRAP(write);
+    WRAP(launch);
+    WRAP(keep);
+    WRAP(restore);
+    WRAP(sample);
+    WRAP(observe);
+    WRAP(relocate);
+    WRAP(set_select);
+#undef WRAP
+}
