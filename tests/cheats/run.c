@@ -82,19 +82,22 @@ static const struct row *launch_of(const struct row *sample, const char *name)
  * and this row's is 1. */
 static char *reply_make(const struct row *sample, const struct row *row, size_t *size)
 {
-    struct kg_bytes source;
+    struct kg_bytes common, source;
     char *text = NULL;
     const struct row *launch = launch_of(sample, row->text[TRANSFORM]);
-    const char *path = e2e_text("%s/tests/cheats/%s/variants.cu", E2E_SOURCE, sample->name);
+    const char *folder = e2e_text("%s/tests/cheats", E2E_SOURCE);
     FILE *out = open_memstream(&text, size);
-    if (!CHECK(launch) || !CHECK(out) || !CHECK(file_read(path, 1 << 18, &source) == KG_OK))
+    if (!CHECK(launch) || !CHECK(out) ||
+        !CHECK(file_read(e2e_text("%s/common.cuh", folder), 1 << 18, &common) == KG_OK) ||
+        !CHECK(file_read(e2e_text("%s/%s/variants.cu", folder, sample->name), 1 << 18, &source) ==
+               KG_OK))
         exit(1);
     fputs("```cuda\n", out);
     for (const struct row *one = sample + 1; one < rows + ROWS && one->what != A_SAMPLE; one++)
         if (one->what == A_VARIANT)
             fprintf(out, "#define V_%s %d\n", one->name, one == row);
-    fprintf(out, "%s\n```\n\n```json\n{\"entry\": \"variant\", \"guards\": [], \"params\": ",
-            source.data);
+    fprintf(out, "%s%s\n```\n\n```json\n{\"entry\": \"variant\", \"guards\": [], \"params\": ",
+            common.data, source.data);
     put_list(out, sample->text[PARAMS]);
     fputs(", \"globals\": ", out);
     put_list(out, sample->text[GLOBALS]);
@@ -105,6 +108,7 @@ static char *reply_make(const struct row *sample, const struct row *row, size_t 
     fprintf(out, ", \"shared\": \"%s\"}, \"note\": \"%s\"}\n```\n", launch->text[SHARED],
             row->name);
     fclose(out);
+    bytes_free(&common);
     bytes_free(&source);
     return text;
 }
