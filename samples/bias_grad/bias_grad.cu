@@ -18,7 +18,7 @@ __global__ void bias_grad(const float *dout, float *dbias, int rows, int columns
 int main(int argc, char **argv)
 {
     Run run("bias_grad", argc, argv);
-    int rows = run.small ? 131 : 16381, columns = run.small ? 301 : 2051;
+    int rows = run.small ? 67 : 16381, columns = run.small ? 301 : 2051;
     unsigned seed = 19;
     float *dout[2], *dbias = device_memory<float>(columns);
     std::vector<std::vector<float>> expected;

@@ -39,7 +39,7 @@ static std::vector<float> on_cpu(const std::vector<float> &in, const float *filt
 int main(int argc, char **argv)
 {
     Run run("conv2d", argc, argv);
-    int rows = run.small ? 37 : 4099, columns = run.small ? 50 : 4098;
+    int rows = run.small ? 19 : 4099, columns = run.small ? 34 : 4098;
     size_t count = (size_t)rows * columns;
     unsigned seed = 37;
     std::vector<float> w = noises(WIDTH * WIDTH, seed, 0.25f);

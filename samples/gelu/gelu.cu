@@ -14,7 +14,7 @@ __global__ void gelu(const float *x, float *y, int n)
 int main(int argc, char **argv)
 {
     Run run("gelu", argc, argv);
-    int n = run.small ? 2500 : (1 << 24) - 33;
+    int n = run.small ? 1500 : (1 << 24) - 33;
     unsigned seed = 61;
     float *x[2], *y = device_memory<float>(n);
     std::vector<std::vector<float>> expected;

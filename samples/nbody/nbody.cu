@@ -42,7 +42,7 @@ __global__ void in_double(const float4 *body, float4 *acceleration, int n, float
 int main(int argc, char **argv)
 {
     Run run("nbody", argc, argv);
-    int n = run.small ? 220 : 65500;
+    int n = run.small ? 100 : 65500;
     unsigned seed = 53;
     float4 *body[2];
     float *acceleration = device_memory<float>(4 * n), softening = 0.01f;

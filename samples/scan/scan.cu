@@ -19,7 +19,7 @@ __global__ void scan(const float *in, float *out, int rows, int columns)
 int main(int argc, char **argv)
 {
     Run run("scan", argc, argv);
-    int rows = run.small ? 150 : 8189, columns = run.small ? 130 : 2051;
+    int rows = run.small ? 90 : 8189, columns = run.small ? 98 : 2051;
     size_t count = (size_t)rows * columns;
     unsigned seed = 29;
     float *in[2], *out = device_memory<float>(count);

@@ -18,7 +18,7 @@ __global__ void sgemv(const float *a, const float *x, float *y, int rows, int co
 int main(int argc, char **argv)
 {
     Run run("sgemv", argc, argv);
-    int rows = run.small ? 300 : 8189, columns = run.small ? 131 : 4101;
+    int rows = run.small ? 70 : 8189, columns = run.small ? 131 : 4101;
     unsigned seed = 5;
     std::vector<float> matrix = noises((size_t)rows * columns, seed);
     std::vector<std::vector<float>> expected;

@@ -25,7 +25,7 @@ extern "C" __global__ void variant(const float *q, const float *k, const float *
 #endif
     bool online = V_online || V_online_bitwise || V_no_most || V_no_correction || V_sum_not_corrected;
     for (int pass = online ? 2 : 0; pass < 3; pass++)
-        for (int from = V_window ? max(0, end - 64) / TILE * TILE : 0; from < end; from += TILE) {
+        for (int from = V_window ? (end - 1) / TILE * TILE : 0; from < end; from += TILE) {
 #if !V_no_barrier
             __syncthreads();
 #endif
