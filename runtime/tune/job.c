@@ -3,6 +3,7 @@
  * stands, so that `kgenrt status` and `kgenrt show` need nothing but the store. */
 #include "tune/job.h"
 
+#include "tune/makers.h"
 #include "tune/replay.h"
 #include "suspects.h"
 
@@ -316,6 +317,13 @@ static kg_status put_candidate(struct work *work)
     return text ? store_put_blob(work->job.store, text, strlen(text), &work->blob) : KG_NO_MEMORY;
 }
 
+/* Under whose name a refusal counts: those of a maker's variants for other launches are not the
+ * maker's answers to this one. */
+static const char *blamed(const struct work *work)
+{
+    return work->maker == &known_maker ? known_maker.name : work->candidate.maker;
+}
+
 static kg_status generate(void *self)
 {
     struct work *work = self;
@@ -331,7 +339,7 @@ static kg_status generate(void *self)
         verdict_set(&work->verdict, status, "reply", "%s", c->note ? c->note : "malformed reply");
     if (status != KG_OK || stored != KG_OK)
         return status != KG_OK ? status : stored;
-    work->known = rejections(work, c->maker, &work->blob);
+    work->known = rejections(work, blamed(work), &work->blob);
     if (!work->known)
         return KG_OK;
     verdict_set(&work->verdict, KG_REFUSED, "reply", "this very candidate was refused before");
@@ -342,6 +350,8 @@ static kg_status compile(void *self)
 {
     struct work *work = self;
     char message[sizeof work->verdict.reason] = "";
+    if (work->candidate.code.data)
+        return KG_OK; /* known code */
     kg_status status = compile_candidate(&work->job, &work->candidate, message, sizeof message);
     if (status != KG_OK)
         verdict_set(&work->verdict, status, "compile", "%s",
@@ -411,7 +421,7 @@ static void put_rejection(struct work *work, const char *step)
     if (about_candidate(verdict->status))
         r.candidate = work->blob; /* else it may be tried again */
     snprintf(r.kernel_name, sizeof r.kernel_name, "%s", job->capture.entry);
-    snprintf(r.maker, sizeof r.maker, "%s", work->candidate.maker);
+    snprintf(r.maker, sizeof r.maker, "%s", blamed(work));
     snprintf(r.gate, sizeof r.gate, "%s", *verdict->gate ? verdict->gate : step);
     snprintf(r.reason, sizeof r.reason, "%s", verdict->reason);
     if (!strcmp(r.gate, "time")) {
@@ -525,6 +535,14 @@ static bool ask_maker(void *self, const struct maker *maker, const char *argumen
     return true;
 }
 
+/* What serves other launches of this kernel may serve this one, too; then nobody else is asked. */
+static void ask_known(struct work *work)
+{
+    (void)ask_maker(work, &known_maker, "");
+    if (work->published)
+        work->over = "a variant that was known serves this launch, too";
+}
+
 /* ---- the job -----------------------------------------------------------------------------------
  */
 
@@ -568,7 +586,9 @@ kg_status job_run(struct store *store, const char *dir, const char *capture_path
     kg_status status =
         steps_run(job_steps, sizeof job_steps / sizeof *job_steps, work, enter, &failed);
     if (status == KG_OK && !work->over) {
-        makers_each(ask_maker, work);
+        ask_known(work);
+        if (!work->over && !work->failed)
+            makers_each(ask_maker, work);
         status = work->failed;
         failed = work->verdict.gate;
     }

@@ -12,7 +12,11 @@
 MAKER(rules_make);
 MAKER(recorded_make);
 MAKER(openai_make);
+MAKER(known_make);
 #undef MAKER
+
+/* Asked before all others, whatever KGENRT_MAKERS says: not in the table. */
+extern const struct maker known_maker;
 
 /* Parses a reply that a maker got: sets out->maker and out->reply as well, and on KG_BAD_INPUT
  * out->note to the message. */

@@ -38,6 +38,8 @@ static kg_status put_blobs(struct job *job, const struct candidate *candidate,
     if (status == KG_OK)
         status = put_text(job->store, candidate->ptx, &variant->ptx);
     if (status == KG_OK)
+        status = put_text(job->store, candidate->recipe, &variant->recipe);
+    if (status == KG_OK)
         status = labelled(verdict->evidence, &variant->code);
     return status == KG_OK ? put_text(job->store, verdict->evidence, &variant->evidence) : status;
 }

@@ -4,7 +4,8 @@
  * stands.
  *
  * In expressions a scalar parameter of 4 or 8 bytes has its captured value, read as a signed
- * integer; a by-value struct, a pointer and a scalar of another size have none. */
+ * integer; a by-value struct, a pointer, a scalar of another size and one that the guard does not
+ * pin have none. */
 #include "tune/reply.h"
 
 #include "tune/expr.h"
@@ -177,6 +178,13 @@ static struct expr_name param_name(struct reading *r, unsigned index, const char
             return out;
         }
     struct kg_param param = model->params[index];
+    for (uint32_t i = 0; i < r->job->free_count; i++) {
+        const struct free_piece *piece = &r->job->free[i];
+        if (piece->at < param.offset + param.size && param.offset < piece->at + piece->size) {
+            out.why_not = "is not the same in all launches, so no launch can depend on it";
+            return out;
+        }
+    }
     out.why_not = "is not an integer of 4 or 8 bytes";
     if ((size_t)param.offset + param.size > args->size)
         return out;
@@ -420,6 +428,12 @@ static kg_status json_take(struct reading *r, struct reply_span span)
 {
     if (span.size > JSON_LIMIT)
         return BAD(r, "the json block is longer than %d bytes", JSON_LIMIT);
+    r->out->recipe = arena_copy(&r->job->arena, span.data, span.size);
+    if (!r->out->recipe)
+        return KG_NO_MEMORY;
+    if (r->job->model.param_count > PARAMS)
+        return BAD(r, "the kernel has more than %d parameters", PARAMS);
+    shape_names(r);
     json_error_t error;
     json_t *object = json_loadb(span.data, span.size, JSON_REJECT_DUPLICATES, &error);
     if (!object)
@@ -437,12 +451,17 @@ kg_status reply_parse(struct job *job, const char *text, size_t size, struct can
     *out = (struct candidate){0};
     if (size > REPLY_LIMIT)
         return BAD(&r, "the reply is longer than %d bytes", REPLY_LIMIT);
-    if (job->model.param_count > PARAMS)
-        return BAD(&r, "the kernel has more than %d parameters", PARAMS);
     kg_status status = reply_blocks(text, size, &cuda, &json, message, message_size);
     if (status != KG_OK)
         return status;
-    shape_names(&r);
     status = source_take(&r, cuda);
     return status == KG_OK ? json_take(&r, json) : status;
+}
+
+kg_status reply_recipe(struct job *job, const char *json, size_t size, struct candidate *out,
+                       char *message, size_t message_size)
+{
+    struct reading r = {.job = job, .out = out, .message = message, .message_size = message_size};
+    out->global_count = 0;
+    return json_take(&r, (struct reply_span){json, size});
 }

@@ -16,7 +16,8 @@ struct candidate {
     const char *ptx;    /* PTX text: as made, or as compiled from source */
     const char *entry;  /* name of its entry point in the PTX */
     const char *note;
-    const char *reply; /* whole reply that it came from, for repair turns; NULL: none */
+    const char *recipe; /* JSON block that it came with: reply_recipe; NULL: none */
+    const char *reply;  /* whole reply that it came from, for repair turns; NULL: none */
     struct kg_launch launch;
     uint32_t global_count;
     const char *globals[VARIANT_GLOBALS];
@@ -93,6 +94,11 @@ kg_status prompt_make(struct job *job, struct kg_bytes *out);
  * a message for the repair turn. Hostile input. */
 kg_status reply_parse(struct job *job, const char *text, size_t size, struct candidate *out,
                       char *message, size_t message_size);
+
+/* Entry, launch, guards and globals of such a JSON block alone, for the job's launch: of a variant
+ * that was verified for another. */
+kg_status reply_recipe(struct job *job, const char *json, size_t size, struct candidate *out,
+                       char *message, size_t message_size);
 
 /* ---- compile -----------------------------------------------------------------------------------
  */

@@ -1,0 +1,271 @@
+/* One kernel, several launches: a variant that was made for one is verified for the others without
+ * asking a maker again; one that holds its launch's values is refused there. Free scalars are not
+ * in the guard, and a variant that holds one of them by heart is refused. With the worker, on the
+ * software GPU. */
+#include "tune_fixture.h"
+
+#include "cache.h"
+
+#include <math.h>
+#include <sys/wait.h>
+
+#define TOOL BUILD_DIR "/kgenrt"
+
+static char dir[] = "/tmp/kgenrt-signatures-XXXXXX";
+static CUdeviceptr at[2];
+static struct kg_hardware hardware;
+
+static const char *in_dir(const char *name)
+{
+    static char paths[4][KG_PATH];
+    static unsigned turn;
+    char *path = paths[turn++ % 4];
+    snprintf(path, KG_PATH, "%s/%s", dir, name);
+    return path;
+}
+
+static void remove_all(const char *name)
+{
+    char line[KG_PATH + 64];
+    snprintf(line, sizeof line, "rm -rf %s", in_dir(name));
+    CHECK(system(line) == 0);
+}
+
+/* ---- the kernel --------------------------------------------------------------------------------
+ */
+
+/* k(x, y, n, factor, unused): y[i] = factor * x[i] + 1, slowly. */
+static const char ptx[] =
+    ".version 7.8\n.target sm_80\n.address_size 64\n"
+    ".visible .entry k(.param .u64 k_0, .param .u64 k_1, .param .u32 k_2, .param .f32 k_3,\n"
+    ".param .u32 k_4)\n{\n"
+    ".reg .pred %p<6>; .reg .b32 %r<16>; .reg .f32 %f<8>; .reg .b64 %rd<12>;\n"
+    "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;\n"
+    "mad.lo.s32 %r4, %r1, %r2, %r3; ld.param.u32 %r5, [k_2]; ld.param.f32 %f2, [k_3];\n"
+    "mov.u32 %r8, 0;\nSLOW:\nadd.u32 %r8, %r8, 1; setp.lt.u32 %p3, %r8, 600; @%p3 bra SLOW;\n"
+    "and.b32 %r9, %r8, 1024; add.s32 %r4, %r4, %r9; add.s32 %r4, %r4, -0;\n"
+    "ld.param.u64 %rd1, [k_0]; ld.param.u64 %rd2, [k_1];\n"
+    "cvta.to.global.u64 %rd3, %rd1; cvta.to.global.u64 %rd4, %rd2;\n"
+    "setp.ge.s32 %p1, %r4, %r5; @%p1 bra DONE;\n"
+    "mul.wide.s32 %rd5, %r4, 4; add.s64 %rd6, %rd3, %rd5; add.s64 %rd7, %rd4, %rd5;\n"
+    "ld.global.f32 %f1, [%rd6]; fma.rn.f32 %f3, %f1, %f2, 0f3F800000;\n"
+    "st.global.f32 [%rd7], %f3;\nDONE:\nret;\n}\n";
+
+static void spool(unsigned n, float factor, uint32_t unused)
+{
+    static float x[N], y[N];
+    static struct kg_param params[5] = {{0, 8}, {8, 8}, {16, 4}, {20, 4}, {24, 4}};
+    struct kg_id id;
+    unsigned char args[28];
+    for (unsigned i = 0; i < N; i++) {
+        x[i] = (float)(int)(random_word(7, i) % 2001) - 1000;
+        y[i] = i < n ? fmaf(x[i], factor, 1) : 0;
+    }
+    memcpy(args, at, 16);
+    memcpy(args + 16, &n, 4);
+    memcpy(args + 20, &factor, 4);
+    memcpy(args + 24, &unused, 4);
+    struct capture_region regions[2] = {{.address = at[0],
+                                         .size = sizeof x,
+                                         .allocation = at[0],
+                                         .allocation_size = sizeof x,
+                                         .data = (const unsigned char *)x},
+                                        {.address = at[1],
+                                         .size = sizeof y,
+                                         .allocation = at[1],
+                                         .allocation_size = sizeof y,
+                                         .data = (const unsigned char *)y}};
+    struct capture_pointer pointers[2] = {{0, 0, 0}, {1, 0, 1}};
+    struct kg_capture capture = {
+        .hardware = hardware,
+        .pid = 1,
+        .entry = "k",
+        .launch = {{(n + THREADS - 1) / THREADS, 1, 1}, {THREADS, 1, 1}, 0},
+        .carveout = -1,
+        .param_count = 5,
+        .params = params,
+        .args = {args, sizeof args},
+        .pointer_count = 2,
+        .pointers = pointers,
+        .region_count = 2,
+        .regions = regions,
+        .image = (const unsigned char *)ptx,
+        .image_size = sizeof ptx};
+    CHECK(fixture_id(ptx, &id));
+    capture.kernel = id;
+    CHECK(capture_write(&capture, in_dir("cache/spool/one.kgcap")) == KG_OK);
+}
+
+static void put_reply(const char *limit, const char *factor, const char *guard)
+{
+    char text[2048];
+    snprintf(text, sizeof text,
+             "```cuda\nextern \"C\" __global__ void fast(const float *x, float *y, int n, float f,"
+             " int unused)\n{\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+             "    if (i < %s)\n        y[i] = __fmaf_rn(x[i], %s, 1);\n}\n```\n\n```json\n"
+             "{\"entry\": \"fast\", \"params\": [\"x\", \"y\", \"n\", \"f\", \"unused\"], "
+             "\"launch\": {\"grid\": [\"ceil_div(n, 64)\", 1, 1], \"block\": [64, 1, 1], "
+             "\"shared\": 0}, \"guards\": [\"%s\"], \"globals\": [], \"note\": \"fast\"}\n```\n",
+             limit, factor, guard);
+    CHECK(file_write(in_dir("replies/1.md"), text, strlen(text), 0600) == KG_OK);
+}
+
+/* ---- the worker --------------------------------------------------------------------------------
+ */
+
+static void fresh(void)
+{
+    remove_all("cache");
+    remove_all("replies");
+    CHECK(dir_make(in_dir("cache/spool")) == KG_OK && dir_make(in_dir("replies")) == KG_OK);
+}
+
+static void work(void)
+{
+    int how = 0;
+    pid_t child = fork();
+    if (!child) {
+        char makers[KG_PATH + 16];
+        snprintf(makers, sizeof makers, "recorded:%s", in_dir("replies"));
+        setenv("KGENRT_MAKERS", makers, 1);
+        setenv("KGENRT_CACHE", in_dir("cache"), 1);
+        execl(TOOL, "kgenrt", "worker", "--once", NULL);
+        _exit(127);
+    }
+    CHECK(waitpid(child, &how, 0) == child && how == 0);
+}
+
+struct found {
+    unsigned variants, for_n, rejections;
+    uint32_t n, blocks;
+    struct kg_variant newest; /* its counts, launch and numbers only */
+    struct kg_scalar scalar;
+    struct kg_pointer pointers[2];
+    char maker[64], gate[32], blamed[64];
+};
+
+static bool each_variant(void *self, const struct kg_variant *v, bool best)
+{
+    struct found *found = self;
+    const struct kg_signature *s = &v->signature;
+    found->variants += best;
+    if (s->scalar_count && s->scalars[0].value == found->n) {
+        found->for_n++;
+        found->newest = *v;
+        found->scalar = s->scalars[0];
+        for (uint32_t i = 0; i < s->pointer_count && i < 2; i++)
+            found->pointers[i] = s->pointers[i];
+        snprintf(found->maker, sizeof found->maker, "%s", v->maker);
+    }
+    return true;
+}
+
+static bool each_rejection(void *self, const struct kg_rejection *r)
+{
+    struct found *found = self;
+    found->rejections++;
+    snprintf(found->gate, sizeof found->gate, "%s", r->gate);
+    snprintf(found->blamed, sizeof found->blamed, "%s", r->maker);
+    fprintf(stderr, "  %s, gate %s: %s\n", r->maker, r->gate, r->reason);
+    return true;
+}
+
+static struct found look(uint32_t n)
+{
+    struct store *store;
+    struct found found = {.n = n};
+    if (!CHECK(store_open(in_dir("cache"), true, &store) == KG_OK))
+        return found;
+    CHECK(store_each_variant(store, each_variant, &found) == KG_OK);
+    CHECK(store_each_rejection(store, each_rejection, &found) == KG_OK);
+    store_close(store);
+    return found;
+}
+
+/* ---- cases -------------------------------------------------------------------------------------
+ */
+
+/* Only the first launch asks a maker: then there are no replies any more. */
+static void three_sizes(void)
+{
+    fresh();
+    put_reply("n", "f", "n > 0");
+    spool(1000, 2, 7);
+    work();
+    struct found found = look(1000);
+    CHECK(found.variants == 1 && found.for_n == 1 && !found.rejections);
+    /* only n is pinned; what is read and what written is known, to the byte */
+    CHECK(found.newest.signature.scalar_count == 1 && found.scalar.param == 2 &&
+          found.scalar.size == 4 && !found.scalar.span);
+    CHECK(found.pointers[0].access == KG_READ && found.pointers[1].access == KG_WRITTEN);
+    CHECK(found.pointers[0].low == 0 && found.pointers[0].high == 4000);
+    remove_all("replies/1.md");
+    for (unsigned n = 300; n <= 700; n += 400) {
+        spool(n, 2, 7);
+        work();
+        found = look(n);
+        CHECK(found.for_n == 1 && !strcmp(found.maker, "recorded") && !found.rejections);
+        CHECK(found.newest.launch.grid.x == (n + 63) / 64 && found.newest.launch.block.x == 64);
+        CHECK(found.pointers[1].high == 4 * n);
+    }
+    CHECK(found.variants == 3);
+    spool(700, -5.5f, 100); /* free scalars may be anything */
+    work();
+    CHECK(look(700).variants == 3);
+}
+
+/* Its guard, and in the second case its code, is for one size. */
+static void one_size(const char *limit, const char *guard, const char *gate)
+{
+    fresh();
+    put_reply(limit, "f", guard);
+    spool(1000, 2, 7);
+    work();
+    CHECK(look(1000).variants == 1);
+    remove_all("replies/1.md");
+    spool(700, 2, 7);
+    work();
+    struct found found = look(700);
+    CHECK(found.variants == 1 && !found.for_n && found.rejections == 1);
+    CHECK(!strcmp(found.blamed, "known") && !strcmp(found.gate, gate));
+    spool(700, 2, 7); /* not tried again */
+    work();
+    CHECK(look(700).rejections == 1);
+}
+
+static void knows_by_heart(void)
+{
+    fresh();
+    put_reply("n", "2.0f", "n > 0");
+    spool(1000, 2, 7);
+    work();
+    struct found found = look(1000);
+    CHECK(!found.variants && found.rejections == 1 && !strcmp(found.gate, "scalars"));
+    fresh();
+    put_reply("n + (unused - 7)", "f", "n > 0");
+    spool(1000, 2, 7);
+    work();
+    CHECK(!look(1000).variants);
+    fresh();
+    put_reply("n", "f", "unused == 7"); /* nothing may depend on it */
+    spool(1000, 2, 7);
+    work();
+    found = look(1000);
+    CHECK(!found.variants && !strcmp(found.gate, "reply"));
+}
+
+int main(int argc, char **argv)
+{
+    fixture_device(argv);
+    if (strstr(NVCC, "NOTFOUND"))
+        SKIP("no CUDA toolkit here, so replies cannot be compiled");
+    if (!CHECK(access(TOOL, X_OK) == 0) || !CHECK(mkdtemp(dir)) || !CHECK(addresses(at, &hardware)))
+        return test_result();
+    setenv("KGENRT_REPEATS", "3", 0);
+    three_sizes();
+    one_size("n", "n == 1000", "reply");
+    one_size("1000", "n > 0", "instrumented");
+    knows_by_heart();
+    remove_all("");
+    return test_result();
+}
