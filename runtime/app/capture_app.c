@@ -1,23 +1,37 @@
-/* One launch of a hot kernel into the spool: its arguments, and the bytes that they reach, are
- * copied on the app's own stream into pinned memory, before the original runs; the watcher writes
- * the file. One capture at a time. It must never delay a launch by more than enqueuing copies, nor
- * touch a stream that is being captured into a graph; whatever fails, the original just runs.
+/* Launches of a hot kernel into the spool. A first launch is only noted; the watcher makes a plan
+ * of what it reaches (plan.h); the next launch like it is captured: its arguments, and the bytes
+ * that they reach, are copied on the app's own stream into pinned memory before the original runs,
+ * and what the original left in those that it writes, behind it. The watcher looks for addresses in
+ * what was copied (nested.h), which may ask for another launch, and writes the file. Later launches
+ * of the same kind are captured at random times, so that a variant meets more than one moment's
+ * data.
+ *
+ * One capture at a time. It must never delay a launch by more than enqueuing copies, nor touch a
+ * stream that is being captured into a graph; whatever fails, the original just runs.
  *
  * The pinned memory is an ordinary mapping that is registered with the driver: it outlives the
  * context, so the watcher can never read memory that is gone. */
+#include "app/gather.h"
 #include "app/inside.h"
+#include "app/nested.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "capture.h"
+enum {
+    PARAMETERS = 64,
+    MOST_MISSED = 8, /* launches that do not fit a plan, until another one is made */
+    MOST_PLANS = 4,  /* plans that no launch fits, until one is made for all */
+    MOST_ROUNDS = 6, /* captures that only found where addresses lead: four levels, and changes */
+};
+static const uint64_t second_ns = 1000000000;
 
-enum { REGIONS = 64, POINTERS = 128, ARGUMENTS = 32768, PARAMETERS = 64, ALIGN = 256 };
-enum stage { IDLE, FILLING, COPYING };
+enum stage { IDLE, FILLING, COPYING, NOTED };
 
 /* Made under watch.c's start_mutex, released by who holds `stage` or finds it IDLE. */
 static struct {
@@ -27,7 +41,7 @@ static struct {
     atomic_bool tried, orphan; /* orphan: its context died while a capture was under way */
 } ring;
 
-/* FILLING: belongs to the launching thread; COPYING: to the watcher. */
+/* FILLING: belongs to the launching thread; COPYING and NOTED: to the watcher. */
 static atomic_int stage;
 static atomic_bool lost; /* its context died while copying */
 static struct {
@@ -36,14 +50,10 @@ static struct {
     struct sample *done; /* its end event: all copies are there */
     struct kg_launch launch;
     uint64_t limits[3];
-    unsigned char arguments[ARGUMENTS];
-    uint64_t argument_size;
-    struct capture_pointer pointers[POINTERS];
-    uint32_t pointer_count;
-    struct capture_region regions[REGIONS];
-    uint64_t region_at[REGIONS]; /* in the ring */
-    uint32_t region_count;
-    uint64_t total; /* bytes of the ring in use */
+    bool again;  /* a further capture: whatever comes of it, the kernel stays what it is */
+    bool result; /* what the launch leaves is copied, too */
+    bool failed; /* the launch, or copying */
+    struct gathered got;
 } job;
 
 /* ---- the pinned memory --------------------------------------------------------------------------
@@ -112,153 +122,21 @@ static void ring_release(void)
     ring.tried = false;
 }
 
-/* ---- what a launch reaches ----------------------------------------------------------------------
- */
-
-static bool arguments_copy(const struct kernel *kernel, const struct launch *launch)
-{
-    job.argument_size = 0;
-    if (kernel->param_count > PARAMETERS)
-        return false;
-    memset(job.arguments, 0, sizeof job.arguments);
-    for (uint32_t i = 0; i < kernel->param_count; i++) {
-        const struct kg_param *p = &kernel->params[i];
-        const void *value = launch_argument(kernel, launch, i);
-        if (!value || p->offset > ARGUMENTS || p->size > ARGUMENTS - p->offset)
-            return false;
-        memcpy(job.arguments + p->offset, value, p->size);
-        if (p->offset + p->size > job.argument_size)
-            job.argument_size = p->offset + p->size;
-    }
-    return true;
-}
-
-/* Adds [address, end of its allocation), or widens the region of that allocation. */
-static uint32_t region_add(enum capture_region_kind kind, uint64_t address, uint64_t base,
-                           uint64_t size)
-{
-    uint32_t i = 0;
-    while (i < job.region_count &&
-           (job.regions[i].kind != kind || job.regions[i].allocation != base))
-        i++;
-    if (i == REGIONS)
-        return i;
-    struct capture_region *r = &job.regions[i];
-    if (i == job.region_count) {
-        *r = (struct capture_region){
-            .kind = kind, .address = address, .allocation = base, .allocation_size = size};
-        job.region_count++;
-    }
-    if (address < r->address)
-        r->address = address;
-    r->size = base + size - r->address;
-    return i;
-}
-
-/* NULL, or why the kernel cannot be captured. */
-static const char *pointer_add(const struct kernel_pointer *pointer, uint64_t value, CUdevice own)
-{
-    unsigned type = 0, managed = 0;
-    CUdevice device = own;
-    CUdeviceptr base = 0;
-    size_t size = 0;
-    if (real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, value) != CUDA_SUCCESS)
-        return NULL; /* in no allocation: a scalar */
-    if (real.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, value) !=
-        CUDA_SUCCESS)
-        managed = 0;
-    if (type != CU_MEMORYTYPE_DEVICE || managed)
-        return "it is given host-visible memory";
-    if (real.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, value) ==
-            CUDA_SUCCESS &&
-        device != own)
-        return "it is given another device's memory";
-    if (real.cuMemGetAddressRange_v2(&base, &size, value) != CUDA_SUCCESS || value < base ||
-        value - base >= size)
-        return NULL;
-    uint32_t region = region_add(CAPTURE_POINTER, value, base, size);
-    if (region == REGIONS || job.pointer_count == POINTERS)
-        return "it reaches too many allocations";
-    job.pointers[job.pointer_count++] = (struct capture_pointer){
-        .param = pointer->param, .offset = pointer->offset, .region = region};
-    return NULL;
-}
-
-/* A variable that the host cannot name is not captured: no host call can have changed it either,
- * and a kernel that writes it is the replay's to find out. */
-static const char *global_add(const struct kernel *kernel, const struct kernel_global *global)
-{
-    const struct module *module = kernel->module;
-    CUdeviceptr address = 0;
-    size_t size = 0;
-    CUresult result =
-        module->library ? real.cuLibraryGetGlobal(&address, &size, module->handle, global->name)
-                        : real.cuModuleGetGlobal_v2(&address, &size, module->handle, global->name);
-    if (result != CUDA_SUCCESS || !size)
-        return NULL;
-    uint32_t region = region_add(CAPTURE_GLOBAL, address, address, size);
-    size_t length = strlen(global->name);
-    if (region == REGIONS || length >= sizeof job.regions[region].name)
-        return "it uses too many module variables, or one with a very long name";
-    memcpy(job.regions[region].name, global->name, length + 1);
-    return NULL;
-}
-
-/* Places of the regions in the ring; NULL, or why they do not fit. */
-static const char *regions_place(void)
-{
-    static char too_large[64]; /* one text a process: the limit does not change */
-    job.total = 0;
-    for (uint32_t i = 0; i < job.region_count; i++) {
-        job.region_at[i] = job.total;
-        if (job.regions[i].size > ring.size)
-            job.total = UINT64_MAX;
-        else if (job.total <= ring.size)
-            job.total += (job.regions[i].size + ALIGN - 1) / ALIGN * ALIGN;
-    }
-    if (job.total <= ring.size)
-        return NULL;
-    if (!*too_large)
-        snprintf(too_large, sizeof too_large, "a capture of it needs more than %llu MiB",
-                 (unsigned long long)(ring.size >> 20));
-    return too_large;
-}
-
-static const char *gather(const struct kernel *kernel, const struct launch *launch)
-{
-    const struct kernel_model *model = &kernel->model;
-    const char *why = NULL;
-    CUdevice own = 0;
-    job.pointer_count = job.region_count = 0;
-    if (!arguments_copy(kernel, launch))
-        return "its arguments could not be read";
-    if (real.cuCtxGetDevice(&own) != CUDA_SUCCESS)
-        return "the device of its context is not known";
-    for (uint32_t i = 0; i < model->pointer_count && !why; i++) {
-        const struct kernel_pointer *p = &model->pointers[i];
-        uint64_t at = (uint64_t)kernel->params[p->param].offset + p->offset, value;
-        memcpy(&value, job.arguments + at, sizeof value);
-        why = pointer_add(p, value, own);
-    }
-    for (uint32_t i = 0; i < model->global_count && !why; i++)
-        why = global_add(kernel, &model->globals[i]);
-    return why ? why : regions_place();
-}
-
 /* ---- on the launch path -------------------------------------------------------------------------
  */
 
-static bool copies_enqueue(CUstream stream)
+static bool copies_enqueue(CUstream stream, bool after)
 {
     bool good = true;
-    for (uint32_t i = 0; i < job.region_count && good; i++)
-        good =
-            real_ok(real.cuMemcpyDtoHAsync_v2(ring.memory + job.region_at[i],
-                                              job.regions[i].address, job.regions[i].size, stream),
-                    "copying a launch's memory");
-    /* recorded also after a failure: what was enqueued must be over before the ring is used again
-     */
-    return real_ok(real.cuEventRecord(job.done->end, stream), "event of a capture") && good;
+    for (uint32_t i = 0; i < job.got.region_count && good; i++) {
+        const struct capture_region *r = &job.got.regions[i];
+        if (after && !job.got.written[i])
+            continue;
+        uint64_t at = after ? job.got.after_at[i] : job.got.data_at[i];
+        good = real_ok(real.cuMemcpyDtoHAsync_v2(ring.memory + at, r->address, r->size, stream),
+                       "copying a launch's memory");
+    }
+    return good;
 }
 
 static void limits_read(void)
@@ -275,45 +153,113 @@ static void limits_read(void)
 
 static void kernel_unfit(struct kernel *kernel, const char *why)
 {
-    kernel->why = why;
+    snprintf(kernel->why_text, sizeof kernel->why_text, "%s", why);
+    kernel->why = kernel->why_text;
     atomic_store_explicit(&kernel->state, KERNEL_UNFIT, memory_order_release);
 }
 
-/* The job is this thread's, the kernel's state is CAPTURING. */
-static bool begin(struct kernel *kernel, const struct launch *launch)
+/* The job is over, or goes over to the watcher. */
+static void stage_set(enum stage next)
 {
-    if (real.cuCtxGetCurrent(&job.context) != CUDA_SUCCESS || !(job.done = sample_take())) {
-        atomic_store_explicit(&kernel->state, KERNEL_WANTED, memory_order_release);
-        atomic_store_explicit(&stage, IDLE, memory_order_release);
-        return false;
-    }
-    job.kernel = kernel;
-    job.launch = launch->shape;
-    limits_read();
-    const char *why =
-        ring.memory && !ring.orphan ? gather(kernel, launch) : "no pinned memory for captures";
-    if (!why && !copies_enqueue(launch->explicit_stream))
-        why = "the driver refused to copy its memory";
-    if (why)
-        kernel_unfit(kernel, why);
-    atomic_store_explicit(&lost, false, memory_order_relaxed);
-    atomic_store_explicit(&stage, COPYING, memory_order_release);
-    return !why;
+    if (next == IDLE)
+        atomic_store_explicit(&job.kernel->held, false, memory_order_release);
+    atomic_store_explicit(&stage, next, memory_order_release);
 }
 
-bool capture_begin(struct kernel *kernel, const struct launch *launch)
+/* Wanted still, or again: what is wrong is not the kernel's. */
+static bool give_up(struct kernel *kernel)
+{
+    int capturing = KERNEL_CAPTURING;
+    (void)atomic_compare_exchange_strong(&kernel->state, &capturing, KERNEL_WANTED);
+    stage_set(IDLE);
+    return false;
+}
+
+/* The launch is like none that there is a plan for. The watcher makes one, of the arguments. */
+static bool note(struct kernel *kernel, const struct launch *launch)
+{
+    struct plan *plan = kernel->plan;
+    if (job.again || (plan && !plan->taken && ++plan->missed < MOST_MISSED))
+        return give_up(kernel);
+    job.launch = launch->shape;
+    atomic_store_explicit(&kernel->state, KERNEL_WANTED, memory_order_release);
+    stage_set(NOTED);
+    return false;
+}
+
+static void refuse(struct kernel *kernel, const char *why)
+{
+    if (!job.again)
+        kernel_unfit(kernel, why);
+    else if (kernel->plan)
+        kernel->plan->due_ns = 0;
+}
+
+/* The job is this thread's. */
+static bool begin(struct kernel *kernel, const struct launch *launch)
+{
+    struct gathered *got = &job.got;
+    if (!gather_arguments(got, kernel, launch)) {
+        refuse(kernel, got->why);
+        stage_set(IDLE);
+        return false;
+    }
+    if (!kernel->plan ||
+        !plan_fits(kernel->plan, &launch->shape, got->arguments, got->argument_size))
+        return note(kernel, launch);
+    if (ring.orphan || real.cuCtxGetCurrent(&job.context) != CUDA_SUCCESS ||
+        !(job.done = sample_take()))
+        return give_up(kernel);
+    job.launch = launch->shape;
+    job.failed = false;
+    limits_read();
+    const char *why = ring.memory ? NULL : "no pinned memory for captures";
+    if (!why && !gather_regions(got, kernel, kernel->plan, ring.size, job.result))
+        why = got->why;
+    if (why) {
+        refuse(kernel, why);
+        sample_free(job.done);
+        stage_set(IDLE);
+        return false;
+    }
+    atomic_store_explicit(&lost, false, memory_order_relaxed);
+    job.failed = !copies_enqueue(launch->explicit_stream, false);
+    return true;
+}
+
+bool capture_begin(struct kernel *kernel, const struct launch *launch, bool original)
 {
     int idle = IDLE, wanted = KERNEL_WANTED;
     if (launch->attributes || !atomic_compare_exchange_strong(&stage, &idle, FILLING))
         return false;
-    if (!atomic_compare_exchange_strong(&kernel->state, &wanted, KERNEL_CAPTURING)) {
+    bool first =
+        original && atomic_compare_exchange_strong(&kernel->state, &wanted, KERNEL_CAPTURING);
+    job.again = !first && atomic_exchange(&kernel->again, false);
+    if (!first && !job.again) {
         atomic_store_explicit(&stage, IDLE, memory_order_release);
         return false;
     }
+    job.kernel = kernel;
+    job.result = original;
+    atomic_store_explicit(&kernel->held, true, memory_order_release);
     CUstreamCaptureMode mode = capture_mode_relax();
     bool begun = begin(kernel, launch);
     capture_mode_restore(mode);
     return begun;
+}
+
+void capture_end(const struct launch *launch, CUresult result)
+{
+    CUstreamCaptureMode mode = capture_mode_relax();
+    job.failed |= result != CUDA_SUCCESS;
+    if (!job.failed && job.result)
+        job.failed = !copies_enqueue(launch->explicit_stream, true);
+    /* recorded also after a failure: what was enqueued must be over before the ring is used again
+     */
+    job.failed |=
+        !real_ok(real.cuEventRecord(job.done->end, launch->explicit_stream), "event of a capture");
+    stage_set(COPYING);
+    capture_mode_restore(mode);
 }
 
 /* ---- in the watcher ----------------------------------------------------------------------------
@@ -354,11 +300,11 @@ static void describe(struct kg_capture *c, struct kg_param params[static PARAMET
                              .app_share = hot_share(kernel),
                              .param_count = kernel->param_count,
                              .params = params,
-                             .args = {job.arguments, job.argument_size},
-                             .pointer_count = job.pointer_count,
-                             .pointers = job.pointers,
-                             .region_count = job.region_count,
-                             .regions = job.regions,
+                             .args = {job.got.arguments, job.got.argument_size},
+                             .pointer_count = job.got.pointer_count,
+                             .pointers = job.got.pointers,
+                             .region_count = job.got.region_count,
+                             .regions = job.got.regions,
                              .image = kernel->module->image.data,
                              .image_size = kernel->module->image.size};
     (void)app_hardware(&c->hardware, &key);
@@ -366,21 +312,24 @@ static void describe(struct kg_capture *c, struct kg_param params[static PARAMET
     snprintf(c->entry, sizeof c->entry, "%s", kernel->name);
     memcpy(c->jit_options, kernel->module->jit_options, sizeof c->jit_options);
     memcpy(params, kernel->params, kernel->param_count * sizeof *params);
-    for (uint32_t i = 0; i < job.region_count; i++)
-        job.regions[i].data = ring.memory + job.region_at[i];
+    for (uint32_t i = 0; i < job.got.region_count; i++) {
+        job.got.regions[i].data = ring.memory + job.got.data_at[i];
+        job.got.regions[i].after =
+            job.result && job.got.written[i] ? ring.memory + job.got.after_at[i] : NULL;
+    }
 }
 
-/* NULL, or what is to be said of the kernel. A record that is CAPTURING is not recycled, so image
- * and model stay while the file is written without the lock. */
+/* NULL, or what is to be said of the kernel. A record that is held is not recycled, so image and
+ * model stay while the file is written without the lock. */
 static const char *save(const struct kg_capture *capture)
 {
     char path[KG_PATH];
-    if (spool_room(job.total + capture->image_size) != KG_OK)
+    if (spool_room(job.got.total + capture->image_size) != KG_OK)
         return "the spool has no room for its capture";
     if (spool_path(&capture->kernel, path) != KG_OK || capture_write(capture, path) != KG_OK)
         return "its capture could not be written";
-    log_line(KG_INFO, "%s: captured, %llu MiB: %s", capture->entry,
-             (unsigned long long)(job.total >> 20), path);
+    log_line(KG_INFO, "%s: captured, %llu KiB: %s", capture->entry,
+             (unsigned long long)(job.got.total >> 10), path);
     spawn_wanted();
     return NULL;
 }
@@ -394,34 +343,198 @@ static CUresult copies_state(void)
     return result == CUDA_SUCCESS ? real.cuEventQuery(job.done->end) : result;
 }
 
-void capture_tick(void)
+/* In the job's context, which must not die in between. */
+static const char *ask(uint64_t address, uint64_t *base, uint64_t *size)
 {
-    if (atomic_load_explicit(&stage, memory_order_acquire) != COPYING)
-        return;
+    CUdevice own;
+    const char *why = "its context ended";
+    *size = 0;
+    records_lock();
+    if (!atomic_load_explicit(&lost, memory_order_acquire) &&
+        real.cuCtxSetCurrent(job.context) == CUDA_SUCCESS &&
+        real.cuCtxGetDevice(&own) == CUDA_SUCCESS)
+        why = gather_allocation(address, own, base, size);
+    records_unlock();
+    return why;
+}
+
+enum outcome { SAVED, ONCE_MORE, REFUSED };
+
+/* Whether the plan holds for this launch, too: it was made for another one, and reach may depend on
+ * where pointers lead. If not, the next launch is captured by a plan for this one. */
+static bool plan_holds(struct kernel *kernel)
+{
+    struct plan *plan = kernel->plan;
+    const struct gathered *got = &job.got;
+    if (plan->any || (got->argument_size == plan->arg_count &&
+                      !memcmp(got->arguments, plan->args, plan->arg_count)))
+        return true;
+    struct plan *exact = plan_make(&kernel->model, &kernel->module->code.ptx, &job.launch,
+                                   got->arguments, got->argument_size);
+    if (!exact || plan_contains(plan, exact)) {
+        plan_free(exact);
+        return exact != NULL;
+    }
+    exact->taken = plan->taken;
+    exact->rounds = plan->rounds + 1;
+    kernel->plan = exact;
+    plan_free(plan);
+    return false;
+}
+
+/* The copies are there. *why: of REFUSED. */
+static enum outcome finish(struct kernel *kernel, const char **why)
+{
     struct kg_capture capture;
     struct kg_param params[PARAMETERS];
-    records_lock();
-    CUresult result = copies_state();
-    struct kernel *kernel = job.kernel;
-    bool wanted = atomic_load_explicit(&kernel->state, memory_order_relaxed) == KERNEL_CAPTURING;
-    if (result != CUDA_ERROR_NOT_READY && result != CUDA_ERROR_CONTEXT_IS_DESTROYED)
-        sample_free(job.done); /* else the event went with its context */
-    if (result == CUDA_SUCCESS && wanted)
+    struct nested nested = {.place_count = 0};
+    *why = "its launches differ too much from one another to be captured";
+    if (!plan_holds(kernel))
+        return kernel->plan->rounds > MOST_ROUNDS ? REFUSED : ONCE_MORE;
+    struct plan *plan = kernel->plan;
+    bool good = !plan->nested || nested_find(&job.got, ring.memory, ask, &nested);
+    if (!good)
+        *why = nested.why;
+    enum outcome outcome = good ? SAVED : REFUSED;
+    if (good && nested.led_count) { /* what they lead to was not captured */
+        *why = "addresses in its memory lead deeper than four levels, or to other places at each "
+               "launch";
+        good = nested_keep(plan, &nested);
+        outcome = good && ++plan->rounds <= MOST_ROUNDS ? ONCE_MORE : REFUSED;
+    }
+    if (outcome == SAVED) {
+        records_lock();
         describe(&capture, params);
-    records_unlock();
-    if (result == CUDA_ERROR_NOT_READY)
+        records_unlock();
+        capture.place_count = nested.place_count;
+        capture.places = nested.places;
+        *why = save(&capture);
+        outcome = *why ? REFUSED : SAVED;
+    }
+    nested_free(&nested);
+    return outcome;
+}
+
+/* At a random time, the later the more there are already: nobody knows how long the run will be. */
+static void schedule(struct plan *plan)
+{
+    uint64_t random = 0, most = 2 * second_ns;
+    plan->rounds = 0;
+    plan->due_ns = 0;
+    if (++plan->taken >= (unsigned)options()->captures)
         return;
-    const char *why = "copying its memory failed";
-    if (wanted && result == CUDA_SUCCESS)
-        why = save(&capture);
-    if (wanted && why)
+    for (unsigned i = 1; i < plan->taken && i < 8; i++)
+        most *= 4;
+    if (getrandom(&random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
+        random = now_ns();
+    plan->due_ns = now_ns() + most / 2 + random % most;
+}
+
+static void settle(struct kernel *kernel, enum outcome outcome, const char *why)
+{
+    bool first = !job.again;
+    if (outcome == SAVED)
+        schedule(kernel->plan);
+    else if (outcome == REFUSED && !first)
+        kernel->plan->due_ns = 0;
+    if (outcome == REFUSED && first)
         kernel_unfit(kernel, why);
-    else if (wanted)
-        atomic_store_explicit(&kernel->state, KERNEL_CAPTURED, memory_order_release);
+    else if (first)
+        atomic_store_explicit(&kernel->state, outcome == SAVED ? KERNEL_CAPTURED : KERNEL_WANTED,
+                              memory_order_release);
+    if (outcome == ONCE_MORE && !first)
+        atomic_store_explicit(&kernel->again, true, memory_order_relaxed);
+    if (outcome == ONCE_MORE)
+        atomic_store_explicit(&kernel->slow_at, 0, memory_order_relaxed);
+}
+
+static void ring_settle(void)
+{
     records_lock();
     if (ring.orphan)
         ring_release();
     ring.orphan = false;
+    stage_set(IDLE);
+    records_unlock();
+}
+
+static void copies_tick(void)
+{
+    struct kernel *kernel = job.kernel;
+    records_lock();
+    CUresult result = copies_state();
+    /* somebody may have found it unfit meanwhile */
+    bool wanted =
+        job.again || atomic_load_explicit(&kernel->state, memory_order_relaxed) == KERNEL_CAPTURING;
+    if (result != CUDA_ERROR_NOT_READY && result != CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        sample_free(job.done); /* else the event went with its context */
+    records_unlock();
+    if (result == CUDA_ERROR_NOT_READY)
+        return;
+    const char *why = "copying its memory failed";
+    enum outcome outcome = REFUSED;
+    if (wanted && result == CUDA_SUCCESS && !job.failed)
+        outcome = finish(kernel, &why);
+    if (wanted)
+        settle(kernel, outcome, why);
+    ring_settle();
+}
+
+static void note_tick(void)
+{
+    struct kernel *kernel = job.kernel;
+    struct plan *old = kernel->plan, *plan;
+    unsigned remade = old && !old->taken ? old->remade + 1 : 0;
+    if (remade >= MOST_PLANS)
+        plan = plan_make_any(&kernel->model, "no two of its launches are alike");
+    else
+        plan = plan_make(&kernel->model, &kernel->module->code.ptx, &job.launch, job.got.arguments,
+                         job.got.argument_size);
+    if (plan) {
+        plan->remade = remade;
+        plan_free(old);
+        kernel->plan = plan;
+    }
+    ring_settle();
+    atomic_store_explicit(&kernel->slow_at, 0, memory_order_relaxed);
+}
+
+/* A context ended while a launch thought about a capture, and nothing came of it. */
+static void orphan_tick(void)
+{
+    int idle = IDLE;
+    if (!ring.orphan || !atomic_compare_exchange_strong(&stage, &idle, FILLING))
+        return;
+    records_lock();
+    ring_release();
+    ring.orphan = false;
     atomic_store_explicit(&stage, IDLE, memory_order_release);
     records_unlock();
+}
+
+/* Further captures whose time has come. */
+static void again_tick(void)
+{
+    uint64_t now = now_ns();
+    records_lock();
+    for (struct kernel *k = kernels_first(); k; k = k->next) {
+        if (k->retired_ns || !k->plan || !k->plan->due_ns || now < k->plan->due_ns ||
+            atomic_load_explicit(&k->state, memory_order_relaxed) == KERNEL_UNFIT)
+            continue;
+        k->plan->due_ns = now + second_ns; /* asked for again, if it comes to nothing */
+        atomic_store_explicit(&k->again, true, memory_order_relaxed);
+        atomic_store_explicit(&k->slow_at, 0, memory_order_relaxed);
+    }
+    records_unlock();
+}
+
+void capture_tick(void)
+{
+    int now = atomic_load_explicit(&stage, memory_order_acquire);
+    if (now == COPYING)
+        copies_tick();
+    else if (now == NOTED)
+        note_tick();
+    orphan_tick();
+    again_tick();
 }

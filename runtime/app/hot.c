@@ -109,6 +109,13 @@ static uint64_t next_slow(struct kernel *kernel, uint64_t number)
     return next && next <= number ? number + 1 : next; /* what is due by now is tried below */
 }
 
+static bool capture_wanted(const struct kernel *kernel, const struct swap_entry *entry)
+{
+    return (!entry &&
+            atomic_load_explicit(&kernel->state, memory_order_acquire) == KERNEL_WANTED) ||
+           atomic_load_explicit(&kernel->again, memory_order_relaxed);
+}
+
 CUresult hot_launch(struct kernel *kernel, const struct launch *launch,
                     const struct swap_entry *entry)
 {
@@ -121,8 +128,10 @@ CUresult hot_launch(struct kernel *kernel, const struct launch *launch,
     bool was_inside = inside_kgenrt;
     inside_kgenrt = true;
     struct sample *sample = NULL;
-    if (!entry && atomic_load_explicit(&kernel->state, memory_order_acquire) == KERNEL_WANTED) {
-        if (!stream_quiet(launch->explicit_stream) || !capture_begin(kernel, launch))
+    bool captured = false;
+    if (capture_wanted(kernel, entry)) {
+        captured = stream_quiet(launch->explicit_stream) && capture_begin(kernel, launch, !entry);
+        if (!captured)
             atomic_store_explicit(&kernel->slow_at, number + RETRY_CAPTURE, memory_order_relaxed);
     } else {
         CUresult tracked;
@@ -134,6 +143,11 @@ CUresult hot_launch(struct kernel *kernel, const struct launch *launch,
     }
     inside_kgenrt = was_inside;
     CUresult result = plain(kernel, launch, entry);
+    if (captured) {
+        inside_kgenrt = true;
+        capture_end(launch, result);
+        inside_kgenrt = was_inside;
+    }
     if (sample && result == CUDA_SUCCESS)
         sample_end(sample, kernel, launch, number, entry);
     else if (sample)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "app/handles.h"
+#include "app/plan.h"
 
 enum { MODULE_LIMIT = 16 << 20, QUICK_IMAGE = 128 << 10, DEVICES = 64 };
 #define IMAGES_LIMIT (UINT64_C(256) << 20) /* bytes of images that are kept in all */
@@ -88,7 +89,8 @@ static void kernel_init(struct kernel *kernel, struct module *module, const char
 
 static bool is_capturing(const struct kernel *kernel)
 {
-    return atomic_load_explicit(&kernel->state, memory_order_relaxed) == KERNEL_CAPTURING;
+    return atomic_load_explicit(&kernel->state, memory_order_relaxed) == KERNEL_CAPTURING ||
+           atomic_load_explicit(&kernel->held, memory_order_acquire);
 }
 
 /* A record whose last launch was long ago, blank again; NULL if there is none. */
@@ -105,6 +107,7 @@ static struct kernel *kernel_recycle(void)
     if (kernel->modelled)
         kernel_model_free(&kernel->model);
     tracks_free(kernel);
+    plan_free(kernel->plan);
     struct kernel *next = kernel->next;
     memset(kernel, 0, sizeof *kernel);
     kernel->next = next;

@@ -96,6 +96,9 @@ static const char *take_entry(struct slice *slice, const char *from, const char 
     const char *until = own ? end : begin;
     memcpy(slice->out + slice->used, from, (size_t)(until - from));
     slice->used += (size_t)(until - from);
+    for (at = until; at < end; at++) /* what stays keeps its line */
+        if (*at == '\n')
+            slice->out[slice->used++] = '\n';
     return end;
 }
 
