@@ -25,6 +25,7 @@ enum { MOST_LINES = 40 }; /* of a refused candidate */
     GATE("stale", "nor on other things that may have stood there")                                 \
     GATE("inputs", "slightly other inputs give the original's result too")                         \
     GATE("time", "it is measurably faster: cold and warm caches, interleaved launches")            \
+    GATE("doubt", "a program saw it differ from the original, and no replay has since")            \
     GATE("timed", "the launches that were timed gave the right result too")
 
 static const struct {
@@ -249,7 +250,9 @@ static void print_rejection(const json_t *rejection)
 {
     char when[SHORT_TEXT];
     const char *gate = member_text(rejection, "gate"), *meaning = gate_text(gate);
-    say("\nrefused by gate '%s': %s\n", gate, member_text(rejection, "reason"));
+    say("\n%s '%s': %s\n",
+        !strcmp(gate, "doubt") ? "not refused, but seen by gate" : "refused by gate", gate,
+        member_text(rejection, "reason"));
     if (*meaning)
         say("  %-14s %s\n", "the gate asks", meaning);
     say("  %-14s %s, %s\n", "made by", member_text(rejection, "maker"),

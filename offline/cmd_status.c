@@ -214,7 +214,14 @@ static void print_stored(const json_t *result)
             member_text(item, "maker"), member_text(item, "id"));
         open = true;
     }
-    size_t refused = json_array_size(json_object_get(result, "rejections"));
+    size_t refused = 0;
+    json_array_foreach(json_object_get(result, "rejections"), i, item)
+    {
+        bool doubt = !strcmp(member_text(item, "gate"), "doubt");
+        if (doubt)
+            say("\n%s: %s\n", member_text(item, "readable"), member_text(item, "reason"));
+        refused += !doubt;
+    }
     if (refused)
         say("\n%zu candidate%s refused; 'kgenrt show KERNEL' says by which gate and why.\n",
             refused, refused == 1 ? " was" : "s were");

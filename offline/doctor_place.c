@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { MOST_DOUBTS = 64 };
+
 /* ---- the preload ----------------------------------------------------------------------------- */
 
 /* Whether a child that is started with the preload has it mapped: `cat /proc/self/maps` does. */
@@ -178,6 +180,32 @@ static void check_store(struct doctor *doctor, const char *dir)
     json_decref(stored);
 }
 
+/* Variants that programs found fault with: what a replay confirmed is gone, the rest is told. */
+static void check_doubts(struct doctor *doctor, const char *dir)
+{
+    json_t *stored = stored_read(dir), *item;
+    struct kg_doubt *doubts = calloc(MOST_DOUBTS, sizeof *doubts);
+    unsigned waiting = doubts ? doubts_read(dir, doubts, MOST_DOUBTS) : 0, noted = 0;
+    size_t i;
+    json_array_foreach(json_object_get(stored, "rejections"), i, item)
+    {
+        noted += !strcmp(member_text(item, "gate"), "doubt");
+    }
+    if (waiting)
+        finding(doctor, LEVEL_NOTE, "doubts",
+                "a running worker settles them; else run 'kgenrt worker --once'",
+                "%u variants differed from their original in a program and wait to be verified "
+                "again",
+                waiting);
+    if (noted)
+        finding(doctor, LEVEL_WARN, "doubts", "'kgenrt show KERNEL' says which and where",
+                "%u times a variant differed from its original in a program and in no replay: "
+                "others keep it",
+                noted);
+    free(doubts);
+    json_decref(stored);
+}
+
 static void check_snapshots(struct doctor *doctor, const char *dir)
 {
     const json_t *device;
@@ -216,7 +244,7 @@ static void check_spool(struct doctor *doctor, const char *dir)
     DIR *folder = opendir(path);
     while (folder && (entry = readdir(folder)))
         if (!fstatat(dirfd(folder), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) &&
-            S_ISREG(info.st_mode)) {
+            S_ISREG(info.st_mode) && !text_ends(entry->d_name, DOUBT_SUFFIX)) {
             count++;
             bytes += (double)info.st_size;
         }
@@ -265,6 +293,7 @@ void check_cache(struct doctor *doctor)
     if (!check_folder(doctor, dir))
         return;
     check_store(doctor, dir);
+    check_doubts(doctor, dir);
     check_snapshots(doctor, dir);
     check_spool(doctor, dir);
     check_flights(doctor, dir);

@@ -244,6 +244,8 @@ static bool match_rejection(void *self, const struct kg_rejection *r)
 {
     struct search *search = self;
     const struct job *job = &search->work->job;
+    if (!strcmp(r->gate, GATE_DOUBT))
+        return true;
     if (search->blob && !strcmp(r->gate, "time") &&
         r->driver_version != job->capture.hardware.driver_version)
         return true;
@@ -277,6 +279,8 @@ static kg_status analyse(void *self)
     if (job->model.ineligible)
         work->over = job->model.ineligible;
     status = put_kernel(job, work->over);
+    if (status == KG_OK && !work->over)
+        recheck_doubts(job);
     suspects_read(job->dir, &search.suspects, NULL, NULL);
     if (status == KG_OK && !work->over)
         status = store_each_variant(job->store, match_variant, &search);

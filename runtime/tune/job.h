@@ -23,6 +23,13 @@ kg_status publish_variant(struct job *job, const struct candidate *candidate,
 kg_status job_find_others(struct job *job);
 void job_remove_others(const struct job *job);
 
+/* recheck.c: doubts about variants that this job's capture is a launch of, settled by verifying
+ * them anew; job_model is done. And those for which no capture came: noted, once their program has
+ * had its time. */
+void recheck_doubts(struct job *job);
+void recheck_leftover(struct store *store, const char *dir, bool apps_live);
+#define GATE_DOUBT "doubt" /* of their records among the rejections: no candidate was refused */
+
 void verdict_set(struct verdict *verdict, kg_status status, const char *gate, const char *format,
                  ...) __attribute__((format(printf, 4, 5)));
 /* Whether a comma-separated list (NULL: empty) holds a name. */
