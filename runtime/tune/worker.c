@@ -218,7 +218,6 @@ static int loop(struct store *store, const char *dir, bool once)
             }
             continue;
         }
-        bool alive = app_alive(dir);
         recheck_leftover(store, dir, alive);
         if (once)
             return 0;
