@@ -50,6 +50,7 @@ static kg_status write_request(struct job *job, const struct candidate *candidat
                                      .gates_off = verify_gates_off,
                                      .repeats = (unsigned)options()->repeats,
                                      .signature = id_text(&job->signature_key, signature),
+                                     .guard_pages = options()->guard_pages,
                                      .runs = runs,
                                      .share = manners->share,
                                      .reserve = manners->reserve};

@@ -28,6 +28,8 @@ struct replay_observed {      /* of one instrumented launch */
 
 enum { REPLAY_SETS = 5 };
 
+enum layout { LAYOUT_CAPTURED, LAYOUT_ELSEWHERE, LAYOUT_AT_END, LAYOUT_AT_START };
+
 /* All calls wait for the device. A failing one leaves its cause in `error`; after a failed launch
  * the device is unusable. */
 struct replay_device {
@@ -50,11 +52,13 @@ struct replay_device {
     kg_status (*observe)(struct replay_device *device, enum side side, unsigned what,
                          uint64_t budget, unsigned char *reads, unsigned char *writes,
                          struct replay_observed *out);
-    /* From now on memory's images stand at other addresses (true), or where they were captured:
-     * each captured region in its alignment class, its end or start against an unmapped page;
-     * pointers in the parameters, and those in memory whose places are known, go along. NULL: not
-     * to be had. */
-    kg_status (*relocate)(struct replay_device *device, bool elsewhere);
+    /* From now on memory's images stand elsewhere, or again where they were captured: callers go on
+     * with the captured addresses. Captured regions keep no more than their alignment classes and
+     * get other distances; red zones beside them go along, but for LAYOUT_AT_END and _AT_START,
+     * where an unmapped page is as near as the class allows. Pointers in the parameters go along,
+     * and those in memory whose places are known. Only for read, write and launch.
+     * KG_NOT_ELIGIBLE: there is nothing to move. NULL: not to be had. */
+    kg_status (*relocate)(struct replay_device *device, enum layout layout);
     /* Chooses one of REPLAY_SETS contents of memory: from now on keep and restore mean that one.
      * Set 0 is chosen from the start. NULL: there is but one. */
     kg_status (*set_select)(struct replay_device *device, unsigned index);
@@ -192,6 +196,7 @@ struct trial {
     const struct free_piece *free; /* what the guard leaves open */
     uint32_t free_count;
     unsigned repeats, runs;
+    bool guard_pages; /* layouts beside unmapped pages: what faults there is logged by the driver */
     long variant_limit_ms; /* for a launch of the variant; 0: from the original's own times */
     double app_ns;
     int lines; /* descriptor for the parent's lines */
@@ -275,7 +280,7 @@ struct replay_request {
     unsigned repeats, runs;
     int compiler_version; /* for the evidence */
     long variant_limit_ms;
-    bool seeded;
+    bool guard_pages, seeded;
     uint64_t seeds[4];   /* where seeded */
     uint32_t free_count; /* as in trial */
     struct free_piece free[FREE_PIECES];

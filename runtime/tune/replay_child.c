@@ -57,6 +57,8 @@ static void label_put(const struct replay_request *request, json_t *json)
 {
     json_t *seeds = json_array();
     char text[20];
+    if (request->guard_pages)
+        json_object_set_new(json, "guard_pages", json_true());
     for (unsigned i = 0; i < 4 && request->seeded; i++) {
         snprintf(text, sizeof text, "%016llx", (unsigned long long)request->seeds[i]);
         json_array_append_new(seeds, json_string(text));
@@ -127,6 +129,7 @@ static bool label_take(json_t *json, struct replay_request *out)
     json_t *seeds = json_object_get(json, "seeds");
     out->signature = json_string_value(json_object_get(json, "signature"));
     out->seeded = json_array_size(seeds) > 0;
+    out->guard_pages = json_is_true(json_object_get(json, "guard_pages"));
     for (unsigned i = 0; i < 4 && out->seeded; i++) {
         const char *text = json_string_value(json_array_get(seeds, i));
         if (!text)
@@ -379,6 +382,7 @@ static int run(struct child *child, const char *request)
     trial->global_count = child->request.global_count;
     trial->globals = child->request.globals;
     trial->seeded = child->request.seeded;
+    trial->guard_pages = child->request.guard_pages;
     memcpy(trial->seeds, child->request.seeds, sizeof trial->seeds);
     trial->evidence = evidence_of(child);
     share_limit(trial, child->request.share);

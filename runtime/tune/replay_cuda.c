@@ -34,6 +34,8 @@ kg_status cuda_fail(struct cuda *cuda, CUresult result, const char *what)
 static kg_status cuda_read(struct replay_device *device, uint64_t address, void *out, size_t size)
 {
     struct cuda *cuda = (struct cuda *)device;
+    if (cuda->moved)
+        return layout_read(cuda, address, out, size);
     TRY("copy from the device", real.cuMemcpyDtoH_v2(out, address, size));
     return KG_OK;
 }
@@ -42,6 +44,8 @@ static kg_status cuda_write(struct replay_device *device, uint64_t address, cons
                             size_t size)
 {
     struct cuda *cuda = (struct cuda *)device;
+    if (cuda->moved)
+        return layout_write(cuda, address, data, size);
     TRY("copy to the device", real.cuMemcpyHtoD_v2(address, data, size));
     TRY("copy to the device", real.cuCtxSynchronize());
     return KG_OK;
@@ -335,7 +339,8 @@ kg_status cuda_open(const struct kg_capture *capture, const struct replay_reques
                                           .restore = cuda_restore,
                                           .sample = cuda_sample,
                                           .set_select = cuda_set_select,
-                                          .observe = cuda_observe};
+                                          .observe = cuda_observe,
+                                          .relocate = cuda_relocate};
     cuda->capture = capture;
     cuda->request = request;
     cuda->memory = memory;
@@ -370,6 +375,7 @@ void cuda_close(struct replay_device *device)
     if (!cuda)
         return;
     observers_free(cuda);
+    free(cuda->moved);
     clock_close(cuda);
     free(cuda->image);
     free(cuda);

@@ -1,7 +1,7 @@
 /* The replay's device by the real driver, private to replay_cuda.c (operations, loading),
- * replay_place.c (where memory stands), replay_clock.c (what memory holds, and the
- * clock) and replay_observe.c (instrumented launches). Runs only in
- * the replay child: it may die at any call. */
+ * replay_place.c (where memory stands), replay_layout.c (where else it may stand), replay_clock.c
+ * (what memory holds, and the clock) and replay_observe.c (instrumented launches). Runs only in the
+ * replay child: it may die at any call. */
 #ifndef KG_REPLAY_CUDA_H
 #define KG_REPLAY_CUDA_H
 
@@ -29,6 +29,13 @@ struct side_text {
     const char *entry;
 };
 
+/* Bytes of the image that stand elsewhere: captured ones, and red zones beside them. */
+struct moved {
+    uint64_t from, size; /* captured address, of all of it … */
+    uint64_t to;         /* … and where it stands now */
+    uint64_t first, end; /* captured addresses of what was captured */
+};
+
 struct cuda {
     struct replay_device device; /* first: the ops' argument */
     const struct kg_capture *capture;
@@ -53,6 +60,11 @@ struct cuda {
     unsigned char flush_value;
     CUfunction dirty; /* fills shared memory; NULL: not to be had */
     unsigned dirty_blocks, dirty_bytes, dirty_turn;
+    struct moved *moved; /* sorted; NULL: all stands where it was captured */
+    uint32_t moved_count;
+    uint64_t moved_base, moved_size; /* reserved for it */
+    uint64_t granule;
+    unsigned layouts; /* so far: each has other distances */
     struct side_text texts[2];
     struct observer observers[2][OBSERVE_KINDS];
 };
@@ -76,6 +88,17 @@ CUresult cuda_enqueue(struct cuda *cuda, enum side side, CUfunction function);
 
 /* Plans the memory's extents, reserves their addresses, and maps physical memory there. */
 kg_status place_all(struct cuda *cuda);
+CUmemAllocationProp place_physical(const struct cuda *cuda);
+/* Physical memory of its own at a reserved address. */
+kg_status place_map(struct cuda *cuda, uint64_t address, uint64_t size);
+
+/* ---- replay_layout.c ---------------------------------------------------------------------------
+ */
+
+kg_status cuda_relocate(struct replay_device *device, enum layout layout);
+/* Copies by captured addresses, to and from where the bytes stand. */
+kg_status layout_read(struct cuda *cuda, uint64_t address, unsigned char *out, size_t size);
+kg_status layout_write(struct cuda *cuda, uint64_t address, const unsigned char *data, size_t size);
 
 /* ---- replay_clock.c ----------------------------------------------------------------------------
  */

@@ -358,6 +358,8 @@ kg_status cuda_observe(struct replay_device *device, enum side side, unsigned wh
     }
     if (!out)
         return KG_OK;
+    if (cuda->moved)
+        return KG_UNSUPPORTED; /* ranges are captured addresses */
     *out = (struct replay_observed){0};
     if (reads)
         memset(reads, 0, cuda->memory->total);

@@ -44,38 +44,46 @@ static kg_status reserve_all(struct cuda *cuda)
     return high ? reserve(cuda, low, high) : KG_OK;
 }
 
-static CUmemAllocationProp physical(const struct cuda *cuda)
+CUmemAllocationProp place_physical(const struct cuda *cuda)
 {
     return (CUmemAllocationProp){
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda->handle}};
 }
 
+kg_status place_map(struct cuda *cuda, uint64_t address, uint64_t size)
+{
+    CUmemAllocationProp prop = place_physical(cuda);
+    CUmemAccessDesc access = {.location = prop.location,
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle;
+    TRY("physical memory", real.cuMemCreate(&handle, size, &prop, 0));
+    CUresult result = real.cuMemMap(address, size, 0, handle, 0);
+    CUresult released = real.cuMemRelease(handle); /* the mapping keeps it */
+    TRY("mapping", result);
+    TRY("mapping", released);
+    TRY("mapping", real.cuMemSetAccess(address, size, &access, 1));
+    return KG_OK;
+}
+
 static kg_status map_all(struct cuda *cuda)
 {
     const struct replay_memory *memory = cuda->memory;
-    CUmemAllocationProp prop = physical(cuda);
-    CUmemAccessDesc access = {.location = prop.location,
-                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    for (uint32_t i = 0; i < memory->extent_count; i++) {
-        const struct replay_extent *e = &memory->extents[i];
-        CUmemGenericAllocationHandle handle;
-        TRY("physical memory", real.cuMemCreate(&handle, e->size, &prop, 0));
-        TRY("mapping", real.cuMemMap(e->address, e->size, 0, handle, 0));
-        TRY("mapping", real.cuMemSetAccess(e->address, e->size, &access, 1));
-        TRY("mapping", real.cuMemRelease(handle)); /* the mapping keeps it */
-    }
-    return KG_OK;
+    kg_status status = KG_OK;
+    for (uint32_t i = 0; i < memory->extent_count && status == KG_OK; i++)
+        status = place_map(cuda, memory->extents[i].address, memory->extents[i].size);
+    return status;
 }
 
 static kg_status plan(struct cuda *cuda)
 {
     size_t granule = 0, free_bytes = 0, all = 0;
-    CUmemAllocationProp prop = physical(cuda);
+    CUmemAllocationProp prop = place_physical(cuda);
     TRY("granularity",
         real.cuMemGetAllocationGranularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
     if (!granule || window_bytes % granule)
         return KG_UNSUPPORTED;
+    cuda->granule = granule;
     kg_status status = memory_plan(cuda->memory, cuda->capture, granule, window_bytes);
     if (status != KG_OK)
         return status;

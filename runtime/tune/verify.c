@@ -115,23 +115,15 @@ static const struct gate {
     kg_status (*run)(struct trial *trial);
     bool original; /* needs no variant */
 } gates[] = {
-    {"replay", gate_replay, true},
-    {"observed", gate_observed, false},
-    {"vacuity", gate_vacuity, false},
-    {"admission", gate_footprint, false},
-    {"bounds", gate_bounds, false},
-    {"instrumented", gate_instrumented, false},
-    {"fault", gate_fault, false},
-    {"deadline", gate_deadline, false},
-    {"poison", gate_poison, false},
-    {"memory", gate_memory, false},
-    {"compare", gate_compare, false},
-    {"repeat", gate_repeat, false},
-    {"stale", gate_stale, false},
-    {"scalars", gate_scalars, false},
-    {"inputs", gate_inputs, false},
-    {"time", gate_time, false},
-    {"timed", gate_timed, false},
+    {"replay", gate_replay, true},    {"observed", gate_observed, false},
+    {"vacuity", gate_vacuity, false}, {"admission", gate_footprint, false},
+    {"bounds", gate_bounds, false},   {"instrumented", gate_instrumented, false},
+    {"fault", gate_fault, false},     {"deadline", gate_deadline, false},
+    {"poison", gate_poison, false},   {"memory", gate_memory, false},
+    {"compare", gate_compare, false}, {"repeat", gate_repeat, false},
+    {"layout", gate_layout, false},   {"stale", gate_stale, false},
+    {"scalars", gate_scalars, false}, {"inputs", gate_inputs, false},
+    {"time", gate_time, false},       {"timed", gate_timed, false},
 };
 
 /* Goes through the table; returns the name of the gate that refused, or NULL. A slower variant is

@@ -52,6 +52,12 @@ static void variants(struct job *job, bool in_place)
 {
     const char *unwritten = in_place ? "compare" : "poison";
     bool soft = !strcmp(job->capture.hardware.vendor, "softgpu"); /* it ends hangs by itself */
+    char distance[160]; /* right only where its buffers stand as near as in the capture */
+    const struct capture_region *regions = job->capture.regions;
+    snprintf(distance, sizeof distance,
+             "\tsub.s64 %%rd9, %%rd4, %%rd3;\n\tsetp.ne.s64 %%p2, %%rd9, %lld;\n"
+             "\t@%%p2 add.f32 %%f3, %%f3, 0f3F800000;\n",
+             (long long)(regions[1].address - regions[0].address));
     const struct {
         const char *what;
         struct parts parts;
@@ -114,6 +120,7 @@ static void variants(struct job *job, bool in_place)
          KG_REFUSED,
          "instrumented",
          "race"},
+        {"knows the distance", {.before = distance}, KG_REFUSED, "layout", "other addresses"},
         {"a barrier that is never complete",
          {.before = "\tbar.sync 1, 256;\n"},
          soft ? KG_REFUSED : KG_TIMEOUT,

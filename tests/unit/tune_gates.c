@@ -244,6 +244,20 @@ static void above(const float *x, float *y)
         y[i] = x[i] > -1000;
 }
 
+static void knows_distance(const float *x, float *y)
+{
+    base(x, y);
+    if ((uintptr_t)y - (uintptr_t)x != Y_AT - X_AT)
+        y[7] += 1;
+}
+
+static void aligned_more(const float *x, float *y)
+{
+    base(x, y);
+    if ((uintptr_t)x % 512)
+        y[7] += 1;
+}
+
 static void slightly_off(const float *x, float *y)
 {
     base(x, y);
@@ -266,6 +280,7 @@ struct fake {
     kernel *kernels[2];
     double ns[2];
     const struct replay_memory *memory;
+    bool elsewhere;
     unsigned char *kept;
     bool refuse; /* the variant's launches fail, as the driver reports an illegal address */
 };
@@ -283,6 +298,24 @@ static kg_status fake_write(struct replay_device *device, uint64_t address, cons
     return KG_OK;
 }
 
+/* Buffers and 64 bytes around them stand at other addresses for the time of the launch. */
+static void launch_elsewhere(kernel *run)
+{
+    enum { ZONE = 64, BYTES = N * sizeof(float) };
+    static _Alignas(512) unsigned char x[BYTES + 1024], y[BYTES + 1024];
+    memcpy(x + 256 - ZONE, (const char *)X_AT - ZONE, BYTES + 2 * ZONE);
+    memcpy(y + 256 - ZONE, (const char *)Y_AT - ZONE, BYTES + 2 * ZONE);
+    run((const float *)(const void *)(x + 256), (float *)(void *)(y + 256));
+    memcpy((char *)X_AT - ZONE, x + 256 - ZONE, BYTES + 2 * ZONE);
+    memcpy((char *)Y_AT - ZONE, y + 256 - ZONE, BYTES + 2 * ZONE);
+}
+
+static kg_status fake_relocate(struct replay_device *device, enum layout layout)
+{
+    ((struct fake *)device)->elsewhere = layout == LAYOUT_ELSEWHERE;
+    return KG_OK;
+}
+
 static kg_status fake_launch(struct replay_device *device, enum side side)
 {
     struct fake *fake = (struct fake *)device;
@@ -291,7 +324,10 @@ static kg_status fake_launch(struct replay_device *device, enum side side)
         snprintf(device->error, sizeof device->error, "launch: CUDA_ERROR_ILLEGAL_ADDRESS");
         return KG_DRIVER;
     }
-    fake->kernels[side]((const float *)X_AT, (float *)Y_AT);
+    if (fake->elsewhere)
+        launch_elsewhere(fake->kernels[side]);
+    else
+        fake->kernels[side]((const float *)X_AT, (float *)Y_AT);
     return KG_OK;
 }
 
@@ -413,7 +449,8 @@ struct request {
     kernel *original, *variant;
     double ns[2];
     const char *off;
-    bool stale, refuse, spill, noisy, free, scalars, blind; /* blind: the device observes nothing */
+    bool stale, refuse, spill, noisy, free, scalars;
+    bool blind, fixed; /* the device observes nothing; has one layout */
     double relative;
     struct observation says[2];
 };
@@ -429,6 +466,7 @@ static int child(const struct request *request, int fd)
                                    .restore = fake_restore,
                                    .sample = fake_sample,
                                    .observe = request->blind ? NULL : fake_observe,
+                                   .relocate = request->fixed ? NULL : fake_relocate,
                                    .exact_clock = !request->noisy,
                                    .footprint[VARIANT].local_bytes = request->spill ? 8 : 0},
                         .kernels = {request->original, request->variant},
@@ -442,7 +480,7 @@ static int child(const struct request *request, int fd)
     static const struct free_piece pieces[] = {{0, 4, FREE_FLOAT}, {4, 4, FREE_UNREAD}};
     if (request->scalars)
         fake.device.args = (unsigned char *)&given, fake.device.args_size = sizeof given;
-    base = request->original;
+    base = request->original == knows_distance ? out_of_place : request->original;
     fixture_make(&fixture, request->original, request->stale);
     if (windows == MAP_FAILED || memory_plan(&memory, &fixture.capture, GRANULE, WINDOW) != KG_OK ||
         memory_create(&memory) != KG_OK)
@@ -636,6 +674,24 @@ static void unverifiable(void)
     expect("nothing", r, KG_NOT_ELIGIBLE, "vacuity", "writes nothing");
 }
 
+static void layouts(void)
+{
+    struct request r = {.original = out_of_place, .variant = knows_distance};
+    expect("knows the distance", r, KG_REFUSED, "layout",
+           "other addresses (elsewhere), at parameter");
+    r.variant = aligned_more;
+    expect("assumes an alignment", r, KG_REFUSED, "layout",
+           "other addresses (elsewhere), at parameter");
+    r.variant = out_of_place;
+    r.fixed = true;
+    expect("one layout", r, KG_REFUSED, "layout", "not to be had");
+    struct verdict verdict;
+    r = (struct request){.original = knows_distance, .variant = knows_distance, .ns = {2000, 1000}};
+    CHECK(judge(&r, &verdict) == KG_OK);
+    CHECK(verdict.evidence && strstr(verdict.evidence, "skipped: the original depends"));
+    free(verdict.evidence);
+}
+
 #define SAYS(who, member, ...)                                                                     \
     (struct request)                                                                               \
     {                                                                                              \
@@ -698,6 +754,7 @@ int main(void)
     honest();
     hostile();
     unverifiable();
+    layouts();
     observed();
     scalars();
     written(out_of_place, false, 4 * N, 4 * N);

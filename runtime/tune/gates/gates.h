@@ -18,6 +18,7 @@ kg_status gate_deadline(struct trial *trial);
 kg_status gate_poison(struct trial *trial);
 kg_status gate_memory(struct trial *trial);
 kg_status gate_compare(struct trial *trial);
+kg_status gate_layout(struct trial *trial);
 kg_status gate_repeat(struct trial *trial);
 kg_status gate_time(struct trial *trial);
 kg_status gate_timed(struct trial *trial);
