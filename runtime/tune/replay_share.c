@@ -52,7 +52,7 @@ SHARED(observe,
        (struct replay_device * device, enum side side, unsigned what, uint64_t budget,
         unsigned char *reads, unsigned char *writes, struct replay_observed *out),
        (device, side, what, budget, reads, writes, out))
-SHARED(relocate, (struct replay_device * device, bool elsewhere), (device, elsewhere))
+SHARED(relocate, (struct replay_device * device, enum layout layout), (device, layout))
 SHARED(set_select, (struct replay_device * device, unsigned index), (device, index))
 
 void share_limit(struct trial *trial, unsigned percent)
