@@ -108,6 +108,8 @@ struct ptx_facts {
     struct kg_param params[64];
     bool writable_globals, unresolved_externs, device_runtime, allocates, prints, traps, clocks;
     bool half_math, bf16_math, tf32_math, nc_loads, atomics, volatile_access, spins, clusters;
+    bool float_atomics; /* atomic additions of floats: their order, and so the result, is not fixed
+                         */
     bool waits_for_previous, lets_next_start; /* programmatic dependent launch: griddepcontrol */
     uint32_t static_shared, local_bytes;
     char detail[256]; /* the first offending construct, with its line */

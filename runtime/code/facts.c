@@ -84,13 +84,22 @@ static void read_types(const struct ptx_instr *instr, struct ptx_facts *out)
     }
 }
 
+static bool adds_floats(const struct ptx_form *form)
+{
+    return ptx_has(form, PTX_MOD_add) && form->type_count &&
+           ptx_types[form->types[form->type_count - 1]].class == PTX_FLOAT;
+}
+
 static void read_body(const struct ptx_func *func, struct ptx_facts *out)
 {
     for (uint32_t i = 0; i < func->instr_count; i++) {
         const struct ptx_instr *instr = &func->instrs[i];
         read_types(instr, out);
         out->nc_loads |= ptx_has(instr->form, PTX_MOD_nc);
-        out->atomics |= (ptx_effects(instr) & PTX_ATOMIC) != 0;
+        if (ptx_effects(instr) & PTX_ATOMIC) {
+            out->atomics = true;
+            out->float_atomics |= adds_floats(instr->form);
+        }
         if (instr->form->op == PTX_OP_griddepcontrol) {
             out->waits_for_previous |= ptx_has(instr->form, PTX_MOD_wait);
             out->lets_next_start |= ptx_has(instr->form, PTX_MOD_launch_dependents);

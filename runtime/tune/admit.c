@@ -37,7 +37,7 @@ static const struct {
 };
 
 /* Constructs that it may have only where the original has them too: arithmetic of less precision,
- * and memory that other threads watch. */
+ * sums whose order is not fixed, and memory that other threads watch. */
 static const struct {
     size_t offset;
     const char *text;
@@ -45,6 +45,7 @@ static const struct {
     {offsetof(struct ptx_facts, half_math), "calculates in half precision"},
     {offsetof(struct ptx_facts, bf16_math), "calculates in bfloat16"},
     {offsetof(struct ptx_facts, tf32_math), "calculates in TF32"},
+    {offsetof(struct ptx_facts, float_atomics), "adds floats by atomics, in no fixed order"},
     {offsetof(struct ptx_facts, volatile_access), "has volatile accesses"},
     {offsetof(struct ptx_facts, lets_next_start), "lets dependent launches start early"},
 };

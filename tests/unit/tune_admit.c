@@ -83,6 +83,11 @@ static void constructs(void)
     expect((struct test){.ptx = half, .original = half});
     const char *brain = ORIGINAL_PTX("\tfma.rn.bf16 %h1, %h2, %h3, %h4;\n");
     expect((struct test){.ptx = brain, .original = half, .words = "bfloat16"});
+    const char *adds = ORIGINAL_PTX("\tred.global.add.f32 [%rd1], %f1;\n");
+    expect((struct test){.ptx = adds, .words = "no fixed order"});
+    expect((struct test){.ptx = adds, .original = adds});
+    expect((struct test){.ptx = ORIGINAL_PTX("\tred.global.add.u32 [%rd1], %r1;\n"),
+                         .original = adds});
     const char *cached = ORIGINAL_PTX("\tld.global.nc.f32 %f1, [%rd1];\n");
     expect((struct test){.ptx = cached});
     expect((struct test){.ptx = cached, .overlaps = 1, .words = "ld.global.nc"});
