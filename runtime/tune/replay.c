@@ -46,7 +46,9 @@ static kg_status write_request(struct job *job, const struct candidate *candidat
 {
     char code[KG_PATH], ptx[KG_PATH], signature[KG_ID_TEXT];
     struct replay_request request = {.capture = job->capture_path,
-                                     .accuracy = options()->accuracy,
+                                     .accuracy =
+                                         job->accuracy ? job->accuracy : options()->accuracy,
+                                     .seeded = job->seeded,
                                      .gates_off = verify_gates_off,
                                      .repeats = (unsigned)options()->repeats,
                                      .signature = id_text(&job->signature_key, signature),
@@ -55,6 +57,7 @@ static kg_status write_request(struct job *job, const struct candidate *candidat
                                      .share = manners->share,
                                      .reserve = manners->reserve};
     kg_status status = path_make(request_path, "%s/request.json", run->folder);
+    memcpy(request.seeds, job->seeds, sizeof request.seeds);
     request.other_count = job->other_count;
     memcpy(request.others, job->others, sizeof request.others);
     if (status == KG_OK)

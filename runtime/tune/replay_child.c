@@ -308,6 +308,20 @@ static void put_harness(json_t *out)
     json_object_set_new(out, "harness", json_string(id_text(&id, text)));
 }
 
+/* Digests of the captures of other times. */
+static void put_others(const struct child *child, json_t *out)
+{
+    json_t *others = json_array();
+    char text[KG_ID_TEXT];
+    for (unsigned i = 0; i < child->other_count; i++) {
+        const struct kg_bytes *file = &child->others[i].file;
+        struct kg_id digest;
+        memcpy(digest.bytes, file->data + file->size - KG_ID_BYTES, KG_ID_BYTES);
+        json_array_append_new(others, json_string(id_text(&digest, text)));
+    }
+    json_object_set_new(out, "others", others);
+}
+
 /* What is known before the first gate. */
 static json_t *evidence_of(const struct child *child)
 {
@@ -326,6 +340,7 @@ static json_t *evidence_of(const struct child *child)
         side_of(child, ORIGINAL));
     if (child->request.code)
         json_object_set_new(out, "variant", side_of(child, VARIANT));
+    put_others(child, out);
     put_harness(out);
     return out;
 }

@@ -53,6 +53,10 @@ struct job {
     struct kg_id hardware, signature_key;
     struct store *store;
     const char *dir; /* cache folder */
+    /* a verdict made again (again.h): else as options say, and at random */
+    const char *accuracy;
+    bool seeded;
+    uint64_t seeds[4];
 };
 
 /* What a job is about, without a store: job_open reads the capture and makes a signature that pins
