@@ -51,7 +51,7 @@ struct command {
 };
 
 extern const struct command cmd_run, cmd_status, cmd_list, cmd_show, cmd_capture, cmd_replay,
-    cmd_worker, cmd_doctor, cmd_child;
+    cmd_verify, cmd_worker, cmd_doctor, cmd_child;
 extern const struct command *const commands[]; /* in the help's order, up to NULL */
 
 /* ---- arguments.c ----------------------------------------------------------------------------- */

@@ -15,7 +15,11 @@ enum { MOST_LINES = 40 }; /* of a refused candidate */
     GATE("compile", "the candidate compiles for this very architecture")                           \
     GATE("admission", "its code uses nothing that the original's does not, and fits")              \
     GATE("replay", "the original runs again, alone, with the same result each time")               \
+    GATE("observed", "with instruments: what the original reads and writes, without conflicts")    \
     GATE("vacuity", "on these inputs doing nothing, zeros or a copy would not pass")               \
+    GATE("bounds", "what its PTX alone proves of its accesses")                                    \
+    GATE("instrumented",                                                                           \
+         "it reads, writes and turns only as the original does, without conflicts")                \
     GATE("fault", "the variant's launch does not fail")                                            \
     GATE("deadline", "it ends in time")                                                            \
     GATE("poison", "its result does not depend on what stood in the outputs before")               \
@@ -23,6 +27,7 @@ enum { MOST_LINES = 40 }; /* of a refused candidate */
     GATE("compare", "its result is the original's")                                                \
     GATE("repeat", "equal inputs give equal results, every time")                                  \
     GATE("stale", "nor on other things that may have stood there")                                 \
+    GATE("scalars", "scalars that a launch may change are honoured at any value")                  \
     GATE("inputs", "slightly other inputs give the original's result too")                         \
     GATE("time", "it is measurably faster: cold and warm caches, interleaved launches")            \
     GATE("doubt", "a program saw it differ from the original, and no replay has since")            \

@@ -112,6 +112,7 @@ void help_tool(FILE *out)
          " store/      what the worker knows: variants, evidence, rejections, jobs\n"
          " snapshots/  what programs open: the best variants for one kind of GPU\n"
          " spool/      captures that wait for the worker; removed after its verdict\n"
+         " captures/   captures of published variants, for kgenrt verify, as KGENRT_KEPT_MIB says\n"
          " material/   PTX of kernels that programs load as machine code, as compilers made it;\n"
          "             removed when unused for 30 days\n"
          " judged/     kernels without a faster variant; programs leave them alone for 7 days\n"

@@ -4,8 +4,8 @@
 #include <string.h>
 
 const struct command *const commands[] = {&cmd_run,     &cmd_status, &cmd_list,   &cmd_show,
-                                          &cmd_capture, &cmd_replay, &cmd_worker, &cmd_doctor,
-                                          &cmd_child,   NULL};
+                                          &cmd_capture, &cmd_replay, &cmd_verify, &cmd_worker,
+                                          &cmd_doctor,  &cmd_child,  NULL};
 
 static const struct command *find(const char *name)
 {

@@ -79,11 +79,11 @@ struct kernel {
     const char *why;  /* of KERNEL_UNFIT; static text, or why_text */
     bool modelled;
     struct kernel_model model;
-    char why_text[200];         /* where `why` is no static text */
-    struct plan *plan;          /* what is captured of it: capture_app.c; NULL: not known yet */
-    atomic_bool again;          /* another capture like the last one is wanted */
-    atomic_bool held;           /* captured now, or thought about: not recycled */
-    char name[512]; /* mangled, cut if longer; as a capture's entry */
+    char why_text[200]; /* where `why` is no static text */
+    struct plan *plan;  /* what is captured of it: capture_app.c; NULL: not known yet */
+    atomic_bool again;  /* another capture like the last one is wanted */
+    atomic_bool held;   /* captured now, or thought about: not recycled */
+    char name[512];     /* mangled, cut if longer; as a capture's entry */
     struct module *module;
     CUcontext context;                  /* of the module load or first sight */
     uint64_t samples;                   /* event timings taken */
@@ -229,10 +229,11 @@ bool hot_idle(void);
  * ------------------------------------------------------ */
 
 void capture_ring_create(void); /* in the thread that created the context, mode tune only */
-/* In the launch path, before the launch, of the original or of a variant: enqueues the copies on
- * the launch's stream. False: not now. */
-bool capture_begin(struct kernel *kernel, const struct launch *launch, bool original);
-/* After the launch, if it was begun: enqueues the copies of its result. */
+/* In the launch path, before the original runs: enqueues the copies on the launch's stream.
+ * covered: there is a variant for it, so that only a further capture may be wanted. False: not now.
+ */
+bool capture_begin(struct kernel *kernel, const struct launch *launch, bool covered);
+/* After the original's launch, if it was begun: enqueues the copies of its result. */
 void capture_end(const struct launch *launch, CUresult result);
 void capture_tick(void); /* watcher: writes finished captures into the spool */
 

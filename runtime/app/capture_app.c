@@ -51,7 +51,6 @@ static struct {
     struct kg_launch launch;
     uint64_t limits[3];
     bool again;  /* a further capture: whatever comes of it, the kernel stays what it is */
-    bool result; /* what the launch leaves is copied, too */
     bool failed; /* the launch, or copying */
     struct gathered got;
 } job;
@@ -214,7 +213,7 @@ static bool begin(struct kernel *kernel, const struct launch *launch)
     job.failed = false;
     limits_read();
     const char *why = ring.memory ? NULL : "no pinned memory for captures";
-    if (!why && !gather_regions(got, kernel, kernel->plan, ring.size, job.result))
+    if (!why && !gather_regions(got, kernel, kernel->plan, ring.size))
         why = got->why;
     if (why) {
         refuse(kernel, why);
@@ -227,20 +226,19 @@ static bool begin(struct kernel *kernel, const struct launch *launch)
     return true;
 }
 
-bool capture_begin(struct kernel *kernel, const struct launch *launch, bool original)
+bool capture_begin(struct kernel *kernel, const struct launch *launch, bool covered)
 {
     int idle = IDLE, wanted = KERNEL_WANTED;
     if (launch->attributes || !atomic_compare_exchange_strong(&stage, &idle, FILLING))
         return false;
     bool first =
-        original && atomic_compare_exchange_strong(&kernel->state, &wanted, KERNEL_CAPTURING);
+        !covered && atomic_compare_exchange_strong(&kernel->state, &wanted, KERNEL_CAPTURING);
     job.again = !first && atomic_exchange(&kernel->again, false);
     if (!first && !job.again) {
         atomic_store_explicit(&stage, IDLE, memory_order_release);
         return false;
     }
     job.kernel = kernel;
-    job.result = original;
     atomic_store_explicit(&kernel->held, true, memory_order_release);
     CUstreamCaptureMode mode = capture_mode_relax();
     bool begun = begin(kernel, launch);
@@ -252,7 +250,7 @@ void capture_end(const struct launch *launch, CUresult result)
 {
     CUstreamCaptureMode mode = capture_mode_relax();
     job.failed |= result != CUDA_SUCCESS;
-    if (!job.failed && job.result)
+    if (!job.failed)
         job.failed = !copies_enqueue(launch->explicit_stream, true);
     /* recorded also after a failure: what was enqueued must be over before the ring is used again
      */
@@ -314,8 +312,7 @@ static void describe(struct kg_capture *c, struct kg_param params[static PARAMET
     memcpy(params, kernel->params, kernel->param_count * sizeof *params);
     for (uint32_t i = 0; i < job.got.region_count; i++) {
         job.got.regions[i].data = ring.memory + job.got.data_at[i];
-        job.got.regions[i].after =
-            job.result && job.got.written[i] ? ring.memory + job.got.after_at[i] : NULL;
+        job.got.regions[i].after = job.got.written[i] ? ring.memory + job.got.after_at[i] : NULL;
     }
 }
 

@@ -280,13 +280,13 @@ static bool too_large(struct gathering *g, uint64_t total, uint64_t room)
                    total >> 20, room >> 20);
 }
 
-static bool place(struct gathering *g, uint64_t room, bool result)
+static bool place(struct gathering *g, uint64_t room)
 {
     struct gathered *out = g->out;
     uint64_t total = 0;
     for (uint32_t i = 0; i < out->region_count; i++)
         for (unsigned after = 0; after < 2; after++) {
-            if (after && !(result && out->written[i]))
+            if (after && !out->written[i])
                 continue;
             (after ? out->after_at : out->data_at)[i] = total;
             uint64_t size = out->regions[i].size;
@@ -299,7 +299,7 @@ static bool place(struct gathering *g, uint64_t room, bool result)
 }
 
 bool gather_regions(struct gathered *out, const struct kernel *kernel, const struct plan *plan,
-                    uint64_t room, bool result)
+                    uint64_t room)
 {
     struct gathering g = {.out = out, .plan = plan};
     out->pointer_count = out->region_count = out->piece_count = 0;
@@ -313,5 +313,5 @@ bool gather_regions(struct gathered *out, const struct kernel *kernel, const str
     for (uint32_t i = 0; i < kernel->model.global_count; i++)
         if (!add_global(&g, kernel, i))
             return false;
-    return place(&g, room, result);
+    return place(&g, room);
 }

@@ -36,10 +36,10 @@ struct gathered {
 /* The launch's packed arguments; false: they could not be read. */
 bool gather_arguments(struct gathered *out, const struct kernel *kernel,
                       const struct launch *launch);
-/* Regions, and their places in a ring of `room` bytes; result: with room for what the launch leaves
- * in those that it writes. The arguments are there. False: `why` says it. */
+/* Regions, and their places in a ring of `room` bytes, with room for what the launch leaves in
+ * those that it writes. The arguments are there. False: `why` says it. */
 bool gather_regions(struct gathered *out, const struct kernel *kernel, const struct plan *plan,
-                    uint64_t room, bool result);
+                    uint64_t room);
 /* The allocation that holds an address. NULL and *size 0: none; else *why, which says what kind of
  * memory cannot be captured, or NULL. */
 const char *gather_allocation(uint64_t address, CUdevice own, uint64_t *base, uint64_t *size);

@@ -109,11 +109,14 @@ static uint64_t next_slow(struct kernel *kernel, uint64_t number)
     return next && next <= number ? number + 1 : next; /* what is due by now is tried below */
 }
 
+/* A captured launch is the original's, so that its result is in the capture: no harm, but where
+ * each process must do as the others do. */
 static bool capture_wanted(const struct kernel *kernel, const struct swap_entry *entry)
 {
-    return (!entry &&
-            atomic_load_explicit(&kernel->state, memory_order_acquire) == KERNEL_WANTED) ||
-           atomic_load_explicit(&kernel->again, memory_order_relaxed);
+    if (!entry && atomic_load_explicit(&kernel->state, memory_order_acquire) == KERNEL_WANTED)
+        return true;
+    return atomic_load_explicit(&kernel->again, memory_order_relaxed) &&
+           !(entry && entry->track && entry->track->in_step);
 }
 
 CUresult hot_launch(struct kernel *kernel, const struct launch *launch,
@@ -130,7 +133,8 @@ CUresult hot_launch(struct kernel *kernel, const struct launch *launch,
     struct sample *sample = NULL;
     bool captured = false;
     if (capture_wanted(kernel, entry)) {
-        captured = stream_quiet(launch->explicit_stream) && capture_begin(kernel, launch, !entry);
+        captured =
+            stream_quiet(launch->explicit_stream) && capture_begin(kernel, launch, entry != NULL);
         if (!captured)
             atomic_store_explicit(&kernel->slow_at, number + RETRY_CAPTURE, memory_order_relaxed);
     } else {
@@ -142,7 +146,7 @@ CUresult hot_launch(struct kernel *kernel, const struct launch *launch,
         sample = sample_start(launch, number == 1);
     }
     inside_kgenrt = was_inside;
-    CUresult result = plain(kernel, launch, entry);
+    CUresult result = captured ? launch->run(launch) : plain(kernel, launch, entry);
     if (captured) {
         inside_kgenrt = true;
         capture_end(launch, result);

@@ -65,9 +65,10 @@ kg_status job_find_others(struct job *job)
     if (status != KG_OK)
         return status;
     id_text(&job->capture.kernel, id);
+    id[8] = 0; /* `kgenrt capture` names files by so many digits; what a file is, it says itself */
     DIR *list = opendir(*folder ? folder : "/");
     for (struct dirent *e; list && job->other_count < JOB_OTHERS && (e = readdir(list));)
-        if (!strncmp(e->d_name, id, strlen(id)) && text_ends(e->d_name, CAPTURE_SUFFIX) &&
+        if (strstr(e->d_name, id) && text_ends(e->d_name, CAPTURE_SUFFIX) &&
             strcmp(e->d_name, own) && path_make(path, "%s/%s", folder, e->d_name) == KG_OK &&
             same_launch(job, path) &&
             (job->others[job->other_count] = arena_copy(&job->arena, path, strlen(path))))

@@ -1,5 +1,6 @@
 /* Publishing: a verified variant, its code, source and evidence into the store, and from the store
  * a new snapshot, which is all that apps see. */
+#include "tune/again.h"
 #include "tune/job.h"
 
 #include <jansson.h>
@@ -56,8 +57,7 @@ kg_status publish_variant(struct job *job, const struct candidate *candidate,
         .entry = candidate->entry,
         .kernel_name = job->capture.entry,
         .note = candidate->note ? candidate->note : "",
-        .accuracy = options()->accuracy,
-        .exact = verdict->exact,
+        .accuracy = job->accuracy ? job->accuracy : options()->accuracy,
         .global_count = candidate->global_count,
         .original_ns = verdict->original_ns,
         .variant_ns = verdict->variant_ns,
@@ -69,6 +69,7 @@ kg_status publish_variant(struct job *job, const struct candidate *candidate,
         .time = (uint64_t)time(NULL),
     };
     memcpy(variant.globals, candidate->globals, sizeof variant.globals);
+    kept_put(job);
     kg_status status = put_blobs(job, candidate, verdict, &variant);
     if (status == KG_OK)
         status = signature_pinning(job, verdict->unshown, &variant.signature);

@@ -31,7 +31,6 @@ struct verdict {
     kg_status status; /* KG_OK, KG_REFUSED, KG_SLOWER, KG_TIMEOUT, KG_CHILD, … */
     char gate[32];    /* name of the gate that refused: see verify.c's table */
     char reason[1024];
-    bool exact; /* every comparison was equal bit for bit */
     double original_ns, variant_ns, ratio, low, high;
     bool
         unshown[FREE_PIECES]; /* of job->free: no value of it changed the result, so it is pinned */
@@ -54,6 +53,10 @@ struct job {
     struct kg_id hardware, signature_key;
     struct store *store;
     const char *dir; /* cache folder */
+    /* a verdict made again (again.h): else as options say, and at random */
+    const char *accuracy;
+    bool seeded;
+    uint64_t seeds[4];
 };
 
 /* What a job is about, without a store: job_open reads the capture and makes a signature that pins

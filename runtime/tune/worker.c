@@ -1,6 +1,7 @@
 /* The worker: takes captures out of the spool, oldest first, and runs a job on each, until no app
  * is alive any more. It never opens the GPU driver: compiling and launching happen in children of
  * its own, so that nothing they do can end it. One a cache folder; a second one ends at once. */
+#include "tune/again.h"
 #include "tune/job.h"
 #include "tune/manners.h"
 
@@ -278,6 +279,7 @@ static int run(const struct worker_config *config, const char *dir)
     }
     sweep(dir);
     sweep_material(dir);
+    kept_trim(dir, "");
     int code;
     if (config->capture)
         code = job_run(store, dir, config->capture, true) != KG_OK;

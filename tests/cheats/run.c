@@ -29,22 +29,25 @@ static const struct row {
     int what;
     const char *name;
     enum kind kind;
-    const char *text[5];
+    const char *text[6];
 } rows[] = {
+#define SAMPLE_IN(folder, name, program, arguments, kernel, params, globals)                       \
+    {A_SAMPLE, #name, 0, {program, arguments, kernel, params, globals, #folder}},
 #define SAMPLE(name, program, arguments, kernel, params, globals)                                  \
-    {A_SAMPLE, #name, 0, {program, arguments, kernel, params, globals}},
+    SAMPLE_IN(name, name, program, arguments, kernel, params, globals)
 #define LAUNCH(name, grid, block, shared) {A_LAUNCH, #name, 0, {grid, block, shared}},
 #define VARIANT(name, kind, accuracy, launch, gates, what)                                         \
     {A_VARIANT, #name, kind, {accuracy, #launch, gates, what}},
 #include "corpus.def"
 #undef SAMPLE
+#undef SAMPLE_IN
 #undef LAUNCH
 #undef VARIANT
 };
 enum { ROWS = sizeof rows / sizeof *rows };
-enum { PROGRAM, ARGUMENTS, KERNEL, PARAMS, GLOBALS }; /* of a sample */
-enum { GRID, BLOCK, SHARED };                         /* of a launch */
-enum { ACCURACY, TRANSFORM, GATES, WHAT };            /* of a variant */
+enum { PROGRAM, ARGUMENTS, KERNEL, PARAMS, GLOBALS, FOLDER }; /* of a sample */
+enum { GRID, BLOCK, SHARED };                                 /* of a launch */
+enum { ACCURACY, TRANSFORM, GATES, WHAT };                    /* of a variant */
 
 static struct {
     const char *sample, *variant, *off;
@@ -79,7 +82,7 @@ static const struct row *launch_of(const struct row *sample, const char *name)
 }
 
 /* The whole reply, as a model would give it: each of the sample's variants has a macro V_<name>,
- * and this row's is 1. */
+ * and this row's is 1. S_<sample> tells samples of one folder apart. */
 static char *reply_make(const struct row *sample, const struct row *row, size_t *size)
 {
     struct kg_bytes common, source;
@@ -89,10 +92,10 @@ static char *reply_make(const struct row *sample, const struct row *row, size_t 
     FILE *out = open_memstream(&text, size);
     if (!CHECK(launch) || !CHECK(out) ||
         !CHECK(file_read(e2e_text("%s/common.cuh", folder), 1 << 18, &common) == KG_OK) ||
-        !CHECK(file_read(e2e_text("%s/%s/variants.cu", folder, sample->name), 1 << 18, &source) ==
-               KG_OK))
+        !CHECK(file_read(e2e_text("%s/%s/variants.cu", folder, sample->text[FOLDER]), 1 << 18,
+                         &source) == KG_OK))
         exit(1);
-    fputs("```cuda\n", out);
+    fprintf(out, "```cuda\n#define S_%s 1\n", sample->name);
     for (const struct row *one = sample + 1; one < rows + ROWS && one->what != A_SAMPLE; one++)
         if (one->what == A_VARIANT)
             fprintf(out, "#define V_%s %d\n", one->name, one == row);

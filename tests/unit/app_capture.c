@@ -474,7 +474,7 @@ static void later(void)
     CHECK(atomic_load(&kernel->slow_at) == 17); /* tried again after some launches, not at each */
     struct launch extended = fixture_launch();
     extended.attributes = 1;
-    CHECK(!capture_begin(kernel, &extended, true) && kernel_state_of(kernel) == KERNEL_WANTED);
+    CHECK(!capture_begin(kernel, &extended, false) && kernel_state_of(kernel) == KERNEL_WANTED);
     launch_wanted(kernel);
     CHECK(kernel_state_of(kernel) == KERNEL_CAPTURING);
     struct kernel *second = fixture_kernel("second", 0x600); /* one capture at a time */

@@ -83,12 +83,14 @@ static void constructs(void)
     expect((struct test){.ptx = half, .original = half});
     const char *brain = ORIGINAL_PTX("\tfma.rn.bf16 %h1, %h2, %h3, %h4;\n");
     expect((struct test){.ptx = brain, .original = half, .words = "bfloat16"});
-    const char *cached =
-        ORIGINAL_PTX("\tld.param.u64 %rd1, [k_0];\n\tld.global.nc.f32 %f1, [%rd1];\n");
+    const char *adds = ORIGINAL_PTX("\tred.global.add.f32 [%rd1], %f1;\n");
+    expect((struct test){.ptx = adds, .words = "no fixed order"});
+    expect((struct test){.ptx = adds, .original = adds});
+    expect((struct test){.ptx = ORIGINAL_PTX("\tred.global.add.u32 [%rd1], %r1;\n"),
+                         .original = adds});
+    const char *cached = ORIGINAL_PTX("\tld.global.nc.f32 %f1, [%rd1];\n");
     expect((struct test){.ptx = cached});
     expect((struct test){.ptx = cached, .overlaps = 1, .words = "ld.global.nc"});
-    expect((struct test){.ptx = ORIGINAL_PTX("\tld.global.nc.f32 %f1, [%rd1];\n"),
-                         .words = "come from no parameter"});
     const char *waits = ORIGINAL_PTX("\tgriddepcontrol.wait;\n");
     const char *triggers =
         ORIGINAL_PTX("\tgriddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;\n");

@@ -329,6 +329,7 @@ extern "C" __global__ void variant(float *x, float *y, const Polynomial p, int n
     if (i + 256 < n) {
         float other = y[i + 256];
         y[i] = sum;
+        __threadfence();
         y[i + 256] = other;
         return;
     }
