@@ -27,6 +27,7 @@ enum { MOST_LINES = 40 }; /* of a refused candidate */
     GATE("compare", "its result is the original's")                                                \
     GATE("repeat", "equal inputs give equal results, every time")                                  \
     GATE("stale", "nor on other things that may have stood there")                                 \
+    GATE("layout", "nor do results depend on where its buffers stand")                             \
     GATE("scalars", "scalars that a launch may change are honoured at any value")                  \
     GATE("inputs", "slightly other inputs give the original's result too")                         \
     GATE("time", "it is measurably faster: cold and warm caches, interleaved launches")            \

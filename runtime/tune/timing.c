@@ -71,7 +71,8 @@ static kg_status sample(struct course *course, unsigned set, enum side side, boo
  * for its second launch would have another input. */
 static unsigned batch_for(const struct trial *trial, double ns)
 {
-    if (trial->poisoned_bytes < trial->written_bytes || ns >= BATCH_BELOW_NS || ns <= 0)
+    if (trial->poisoned_bytes < trial->written_bytes || trial->device->exact_clock ||
+        ns >= BATCH_BELOW_NS || ns <= 0)
         return 1;
     double batch = ceil(BATCH_BELOW_NS / ns);
     return batch > MOST_BATCH ? MOST_BATCH : (unsigned)batch;
@@ -82,14 +83,16 @@ static kg_status warm_up(struct course *course, bool cold, double ns[2])
 {
     uint64_t until = now_ns() + WARM_UP_NS;
     double spent = 0;
-    kg_status status;
+    kg_status status = KG_OK;
+    ns[0] = ns[1] = 0;
+    if (course->trial->device->exact_clock)
+        return KG_OK;
     do {
         status = sample(course, course->turn++ % course->sets, ORIGINAL, cold, 1, &ns[0], NULL);
         if (status == KG_OK)
             status = sample(course, course->turn % course->sets, VARIANT, cold, 1, &ns[1], NULL);
         spent += ns[0] + ns[1];
-    } while (status == KG_OK && !course->trial->device->exact_clock && now_ns() < until &&
-             spent < WARM_UP_NS);
+    } while (status == KG_OK && now_ns() < until && spent < WARM_UP_NS);
     return status;
 }
 

@@ -111,7 +111,7 @@ static int work(const char *die)
  */
 
 struct found {
-    unsigned variants, rejections, done, other_jobs;
+    unsigned variants, rejections, evidence, done, other_jobs;
     bool gates[HOSTILE], candidate;
     char note[64], detail[512];
     double ratio;
@@ -137,6 +137,7 @@ static bool each_rejection(void *self, const struct kg_rejection *r)
         }
     static const struct kg_id none;
     found->candidate = !id_equal(&r->candidate, &none);
+    found->evidence += !id_equal(&r->evidence, &none);
     fprintf(stderr, "  gate %s: %s\n", r->gate, r->reason);
     return true;
 }
@@ -207,6 +208,7 @@ static void refused(void)
     CHECK(work(NULL) == 0);
     look(&found);
     CHECK(!found.variants && found.rejections == HOSTILE + 1 && found.candidate);
+    CHECK(found.evidence == HOSTILE); /* the garbage met no replay */
     for (unsigned i = 0; i < HOSTILE; i++)
         if (!CHECK(found.gates[i]))
             fprintf(stderr, "  %s was not refused by %s\n", hostile[i].name, hostile[i].gate);

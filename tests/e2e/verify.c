@@ -125,19 +125,16 @@ static void repeated(void)
 
 static void tampered_capture(void)
 {
-    char *path = e2e_text("%s/captures/*.kgcap", e2e_cache), name[512] = "";
-    FILE *ls = popen(e2e_text("ls %s", path), "r");
-    CHECK(ls && fgets(name, sizeof name, ls) && !pclose(ls));
-    name[strcspn(name, "\n")] = 0;
-    CHECK(system(e2e_text("cp %s '%s/sound' && rm %s && cp '%s/sound' '%s'", path, e2e_cache, path,
-                          e2e_cache, name)) == 0);
-    CHECK(system(e2e_text("for f in %s; do printf x | dd of=$f bs=1 seek=9000 conv=notrunc "
-                          "2>/dev/null; done",
-                          path)) == 0);
+    char *kept = e2e_text("%s/captures", e2e_cache), *sound = e2e_text("%s/sound", e2e_cache);
+    CHECK(system(e2e_text("mv '%s' '%s' && cp -r '%s' '%s'", kept, sound, sound, kept)) == 0);
+    CHECK(system(e2e_text("for f in '%s'/*; do printf x | dd of=\"$f\" bs=1 seek=9000 "
+                          "conv=notrunc 2>/dev/null; done",
+                          kept)) == 0);
     CHECK(verify("--demote", "poly", NULL) == 2 && says("the kept capture cannot be used"));
-    CHECK(system(e2e_text("rm %s", path)) == 0);
+    CHECK(system(e2e_text("rm -r '%s'", kept)) == 0);
     CHECK(verify("--demote", "poly", NULL) == 2 && says("the capture is not kept"));
-    CHECK(system(e2e_text("mv '%s/sound' '%s'", e2e_cache, name)) == 0);
+    CHECK(system(e2e_text("mv '%s' '%s'", sound, kept)) == 0);
+    CHECK(verify("--all", NULL, NULL) == 0);
 }
 
 int main(int argc, char **argv)
