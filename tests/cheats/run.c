@@ -52,7 +52,7 @@ enum { ACCURACY, TRANSFORM, GATES, WHAT };                    /* of a variant */
 static struct {
     const char *sample, *variant, *off;
     unsigned seeds;
-    bool big, gates_off;
+    bool big, gates;
 } asked = {.seeds = 1};
 
 /* ---- a row as a reply --------------------------------------------------------------------------
@@ -142,13 +142,19 @@ static bool hostile(const struct row *row)
     return row->kind == HOSTILE || row->kind == MISSED;
 }
 
+/* Found right; that it is not faster is another question. */
+static bool accepted(const struct verdict *verdict)
+{
+    return verdict->status == KG_OK || verdict->status == KG_SLOWER;
+}
+
 /* Whether the verdict is the one that the row asks for. That a variant is not faster is no
  * judgement of its results: an honest one may be slower, a hostile one must be found out all the
  * same. */
 static bool right(const struct row *row, const struct verdict *verdict)
 {
-    bool accepted = verdict->status == KG_OK || verdict->status == KG_SLOWER;
-    return hostile(row) ? !accepted && name_listed(row->text[GATES], verdict->gate) : accepted;
+    return hostile(row) ? !accepted(verdict) && name_listed(row->text[GATES], verdict->gate)
+                        : accepted(verdict);
 }
 
 static kg_status judge(struct job *job, const struct row *sample, const struct row *row,
@@ -188,7 +194,7 @@ static void report(const struct row *sample, const struct row *row, const struct
            : excused ? hostile(row) ? "NOT CAUGHT" : "REFUSED"
                      : "WRONG",
            kinds[row->kind], sample->name, row->name, gate, seconds);
-    if (verdict->status == KG_OK || verdict->status == KG_SLOWER)
+    if (accepted(verdict))
         printf("%.2f times as fast", verdict->ratio);
     printf("%s%.150s\n", verdict->status == KG_SLOWER ? "; " : "", verdict->reason);
     if (excused && good)
@@ -227,44 +233,49 @@ static bool run_row(struct job *job, const struct row *sample, const struct row 
 /* ---- samples -----------------------------------------------------------------------------------
  */
 
+/* The first capture in a folder, or an empty text. */
+static void first_capture(const char *folder, char path[static KG_PATH])
+{
+    FILE *ls = popen(e2e_text("ls '%s'/*.kgcap 2>/dev/null", folder), "r");
+    if (!ls || !fgets(path, KG_PATH, ls))
+        *path = 0;
+    if (ls)
+        pclose(ls);
+    path[strcspn(path, "\n")] = 0;
+}
+
 /* One launch of the sample's kernel, captured; the path, or NULL. */
 static const char *capture_of(const struct row *sample)
 {
+    const char *folder = e2e_text("%s/%s", e2e_cache, sample->name);
     const char *argv[24] = {e2e_cli(),
                             "capture",
                             "-o",
-                            e2e_text("%s/%s", e2e_cache, sample->name),
+                            folder,
                             "--kernel",
                             sample->text[KERNEL],
-                            e2e_sample(sample->text[PROGRAM]),
-                            e2e_gpu ? "--launches" : "--seconds",
-                            e2e_gpu ? "3000" : "0.6"};
-    int used = 9;
-    char *rest = e2e_text("%s", sample->text[ARGUMENTS]);
-    for (char *word; used < 22 && (word = strsep(&rest, " "));)
+                            e2e_sample(sample->text[PROGRAM])};
+    int used = 7, amount;
+    char *rest = e2e_text("%s", sample->text[ARGUMENTS]), path[KG_PATH] = "";
+    for (char *word; used < 18 && (word = strsep(&rest, " "));)
         if (*word)
             argv[used++] = word;
     if (e2e_gpu && !asked.big)
         argv[used++] = "--small";
-    char path[KG_PATH] = "";
+    argv[used++] = e2e_gpu ? "--launches" : "--seconds";
+    amount = used;
+    argv[amount] = !e2e_gpu ? "0.6" : asked.big ? "200" : "20000";
     for (int attempt = 0; attempt < 3 && !*path; attempt++) { /* a busy machine: too few launches */
         if (!CHECK(e2e_run(argv, NULL, 300) == 0))
             break;
-        FILE *ls = popen(e2e_text("ls '%s'/*.kgcap 2>/dev/null", argv[3]), "r");
-        if (!ls || !fgets(path, sizeof path, ls))
-            *path = 0;
-        if (ls)
-            pclose(ls);
-        if (!*path && !e2e_gpu)
-            argv[8] = "4";
+        first_capture(folder, path);
+        argv[amount] = !e2e_gpu ? "4" : "60000";
     }
-    path[strcspn(path, "\n")] = 0;
-    if (!CHECK(*path)) {
-        fprintf(stderr, "%s: no launch of %s was captured:\n%s\n", sample->name,
-                sample->text[KERNEL], e2e_output);
-        return NULL;
-    }
-    return e2e_text("%s", path);
+    if (CHECK(*path))
+        return e2e_text("%s", path);
+    fprintf(stderr, "%s: no launch of %s was captured:\n%s\n", sample->name, sample->text[KERNEL],
+            e2e_output);
+    return NULL;
 }
 
 static bool wanted(const struct row *sample, const struct row *row)
@@ -273,10 +284,29 @@ static bool wanted(const struct row *sample, const struct row *row)
            (!row || !asked.variant || name_listed(asked.variant, row->name));
 }
 
+/* With the gate switched off, this row is not judged as it should be. Gates that are not here see
+ * what another has refused before them, or ask about the original alone: unit/tune_gates has them,
+ * on a device of its own. */
+static const struct {
+    const char *gate, *sample, *variant;
+} counts[] = {
+#define COUNTS(gate, sample, variant) {#gate, #sample, #variant},
+#include "gates.def"
+#undef COUNTS
+};
+
+static bool counted(const struct row *sample)
+{
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (!strcmp(counts[i].sample, sample->name))
+            return true;
+    return false;
+}
+
 static void each_sample(void (*visit)(struct job *job, const struct row *sample))
 {
     for (const struct row *sample = rows; sample < rows + ROWS; sample++) {
-        if (sample->what != A_SAMPLE || !wanted(sample, NULL))
+        if (sample->what != A_SAMPLE || !wanted(sample, NULL) || (asked.gates && !counted(sample)))
             continue;
         const char *path = capture_of(sample);
         struct job job = {.dir = e2e_cache};
@@ -293,6 +323,38 @@ static void run_sample(struct job *job, const struct row *sample)
             run_row(job, sample, row);
 }
 
+/* ---- every gate counts -------------------------------------------------------------------------
+ */
+
+static void run_without(struct job *job, const struct row *sample)
+{
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        if (strcmp(counts[i].sample, sample->name))
+            continue;
+        const struct row *row = sample + 1;
+        while (row < rows + ROWS && row->what != A_SAMPLE && strcmp(row->name, counts[i].variant))
+            row++;
+        if (!CHECK(row < rows + ROWS && row->what == A_VARIANT))
+            continue;
+        struct candidate candidate = {0};
+        struct verdict with, without;
+        judge(job, sample, row, &candidate, &with);
+        verify_gates_off = counts[i].gate;
+        judge(job, sample, row, &candidate, &without);
+        verify_gates_off = NULL;
+        bool good = right(row, &with) && !strcmp(with.gate, counts[i].gate);
+        printf("%-13s %-11s %-20s refused by %s; without it: %s%s\n", counts[i].gate, sample->name,
+               row->name, with.gate, accepted(&without) ? "accepted" : "refused by ",
+               accepted(&without) ? "" : without.gate);
+        if (!CHECK(good) || !CHECK(!right(row, &without)))
+            fprintf(stderr, "  %s\n  %s\n", with.reason, without.reason);
+        free(with.evidence);
+        free(without.evidence);
+        bytes_free(&candidate.code);
+        verdicts += 2;
+    }
+}
+
 static void summary(void)
 {
     printf("\ngate         hostile refused   honest refused or slower\n");
@@ -307,12 +369,14 @@ static void summary(void)
 static int usage(const char *program)
 {
     fprintf(stderr,
-            "usage: %s [gpu] [--sample NAMES] [--variant NAMES] [--seeds N] [--big] [--off GATES]\n"
+            "usage: %s [gpu] [--sample NAMES] [--variant NAMES] [--seeds N] [--big] [--off GATES] "
+            "[--gates]\n"
             "  gpu       on this machine's GPU; else on the software GPU\n"
             "  --sample  only these, by comma; --variant likewise\n"
             "  --seeds   verifications of each variant (each draws its own seeds); 1\n"
             "  --big     the samples' full sizes, for a GPU\n"
-            "  --off     without these gates: the test must then fail\n",
+            "  --off     without these gates: the test must then fail\n"
+            "  --gates   shows that: for each gate, a variant that is judged wrongly without it\n",
             program);
     return 2;
 }
@@ -323,6 +387,8 @@ static bool arguments(int argc, char **argv)
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (!strcmp(argv[i], "--big"))
             asked.big = true;
+        else if (!strcmp(argv[i], "--gates"))
+            asked.gates = true;
         else if (!value)
             return false;
         else if (!strcmp(argv[i], "--sample"))
@@ -349,8 +415,9 @@ int main(int argc, char **argv)
         return usage(argv[0]);
     }
     setenv("KGENRT_TEST_CLI", e2e_cli(), 1); /* compilations are children of the tool */
-    each_sample(run_sample);
-    summary();
+    each_sample(asked.gates ? run_without : run_sample);
+    if (!asked.gates)
+        summary();
     e2e_remove_cache();
     CHECK(verdicts > 0 && !wrong_verdicts);
     return test_result();

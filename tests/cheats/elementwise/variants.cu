@@ -50,6 +50,8 @@ static __device__ float moved(float *weight, float *mean, float *square, float g
     square[i] = V_moments_exchanged ? m : V_one_output_less ? square[i] : s;
     if (V_divides_once)
         return w - rate * (m / (correction1 * (sqrtf(s / correction2) + epsilon)) + decay * w);
+    if (V_fixed_scalar)
+        decay = 0.1f;
     if (V_epsilon_lost)
         epsilon = 0;
     return w - rate * (m / correction1 / (sqrtf(s / correction2) + epsilon) + decay * w);

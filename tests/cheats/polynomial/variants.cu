@@ -182,7 +182,7 @@ extern "C" __global__ void variant(const float *x, float *y, const Polynomial p,
         y[i] = evaluate(part[threadIdx.x + 256 * (threadIdx.x & 1)], p);
 }
 
-#elif V_exchanges_unsynced || V_dirty_shared || V_half_initialised
+#elif V_exchanges_unsynced || V_dirty_shared || V_half_initialised || V_third_time
 extern "C" __global__ void variant(const float *x, float *y, const Polynomial p, int n)
 {
     __shared__ float part[256];
@@ -197,6 +197,10 @@ extern "C" __global__ void variant(const float *x, float *y, const Polynomial p,
         part[t] += evaluate(x[i], p); // right where shared memory happens to hold zeros
         y[i] = part[t];
     }
+#elif V_third_time
+    // wrong for one of the values that uninitialised memory may hold
+    if (i < n)
+        y[i] = evaluate(x[i], p) + (part[t] != part[t] && __float_as_int(part[t]) < 0 ? 1.0f : 0.0f);
 #else
     if (t < 255)
         part[t] = 0;
@@ -251,6 +255,21 @@ extern "C" __global__ void variant(float *x, float *y, const Polynomial p, int n
 #elif V_endless
     while (n > 0 && i == 300)
         y[i] = y[i] + 1;
+#elif V_waits_alone
+    if (i == 700)
+        asm volatile("bar.sync 1, 288;"); // more threads than a block has
+#elif V_sleeps
+    for (int k = 0; i == 700 && k < 9000; k++)
+        __nanosleep(1000000);
+#elif V_breaks
+    asm volatile("brkpt;");
+#elif V_keeps_right
+    // reads the output: what stands there is kept if it is the result already
+    if (i < n && y[i] == evaluate(x[i], p) && i % 7 == 3 && y[i - 1] == evaluate(x[i - 1], p)) {
+        y[i] = y[i - 1] == y[i] ? 0 : y[i];
+        y[i] = 0;
+        return;
+    }
 #elif V_endless_if_negative
     if (i < n)
         for (float v = x[i]; v < -0.5f; v += 1e-30f)
