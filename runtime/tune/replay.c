@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MOST_TEXT = 1 << 20, LONGEST_POLL_MS = 10000 };
@@ -316,18 +317,12 @@ static int more(struct replay_run *run)
     return got > 0 || (got < 0 && errno == EINTR);
 }
 
-/* Launches of the variant are announced by their limit, but for those of timing. */
-static bool in_variant(const struct replay_run *run)
-{
-    return run->launching || !strcmp(run->gate, "time");
-}
-
 static void blame_time(struct replay_run *run, struct verdict *out)
 {
     bool limit = run->limit_ns && run->limit_ns < run->deadline_ns;
-    bool original = !strcmp(run->gate, "replay") || !strcmp(run->gate, "vacuity");
+    bool original = name_listed("replay,observed,vacuity", run->gate);
     kill(run->pid, SIGKILL);
-    if (in_variant(run))
+    if (run->launching)
         verdict_set(out, KG_TIMEOUT, "deadline", "the variant did not end within %s (in gate %s)",
                     limit ? "many times the original's time" : "KGENRT_DEADLINE", run->gate);
     else
@@ -336,27 +331,70 @@ static void blame_time(struct replay_run *run, struct verdict *out)
                     original ? "the original's replay" : "the gates", options()->deadline);
 }
 
-static void blame_death(struct replay_run *run, struct verdict *out)
+/* Nothing on a GPU can send SIGKILL: it was the out-of-memory killer, or a person. The whole
+ * verdict is tried once more, in a new child. */
+static bool begin_again(struct replay_run *run)
+{
+    char request[KG_PATH];
+    if (run->again || !*run->folder || path_make(request, "%s/request.json", run->folder) != KG_OK)
+        return false;
+    log_line(KG_WARN, "the replay child was killed (memory, or by somebody): once more");
+    close(run->fd);
+    run->fd = -1;
+    run->again = true;
+    run->launching = false;
+    run->limit_ns = 0;
+    run->used = 0;
+    free(run->evidence);
+    run->evidence = NULL;
+    snprintf(run->gate, sizeof run->gate, "replay");
+    run->deadline_ns = now_ns() + (uint64_t)options()->deadline * 1000000000u;
+    return start(run, request) == KG_OK;
+}
+
+/* False: there is a new child, and no verdict yet. */
+static bool blame_death(struct replay_run *run, struct verdict *out)
 {
     int how = 0;
-    char death[64];
-    kill(run->pid, SIGKILL); /* it may have closed the pipe and live on */
-    while (waitpid(run->pid, &how, 0) < 0 && errno == EINTR)
-        ;
+    char death[80];
+    pid_t ended = waitpid(run->pid, &how, WNOHANG);
+    if (!ended) { /* it closed the pipe and lives on, or is just about to end */
+        struct timespec moment = {0, 100000000};
+        nanosleep(&moment, NULL);
+        ended = waitpid(run->pid, &how, WNOHANG);
+    }
+    bool lived = !ended;
+    if (lived) {
+        kill(run->pid, SIGKILL);
+        while (waitpid(run->pid, &how, 0) < 0 && errno == EINTR)
+            ;
+    }
     run->pid = 0;
     if (replaying_ended(run->folder)) {
         verdict_set(out, KG_BUSY, run->gate, "ended for its memory: a program's allocation failed");
-        return;
+        return true;
     }
-    if (WIFSIGNALED(how))
+    bool killed = !lived && WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL;
+    if (killed && begin_again(run))
+        return false;
+    if (lived)
+        snprintf(death, sizeof death, "closed its lines");
+    else if (killed)
+        snprintf(death, sizeof death, "was killed%s (signal 9: memory, or by somebody)",
+                 run->again ? " twice" : "");
+    else if (WIFSIGNALED(how))
         snprintf(death, sizeof death, "was ended by signal %d", WTERMSIG(how));
     else
         snprintf(death, sizeof death, "ended with code %d", WEXITSTATUS(how));
-    if (in_variant(run) || !strcmp(run->gate, "admission")) /* where the driver loads its code */
+    if (run->launching || !strcmp(run->gate, "admission")) /* where the driver loads its code */
         verdict_set(out, KG_REFUSED, "fault",
                     "the replay child %s while the variant ran (in gate %s)", death, run->gate);
+    else if (name_listed("replay,observed,vacuity", run->gate))
+        verdict_set(out, KG_NOT_ELIGIBLE, run->gate, "the replay child %s while the original ran",
+                    death);
     else
-        verdict_set(out, KG_CHILD, run->gate, "the replay child %s", death);
+        verdict_set(out, KG_REFUSED, run->gate, "the replay child %s", death);
+    return true;
 }
 
 kg_status replay_wait(struct replay_run *run, const char *until, struct verdict *out, bool *ended)
@@ -377,11 +415,11 @@ kg_status replay_wait(struct replay_run *run, const char *until, struct verdict 
         int got = more(run);
         if (got > 0)
             continue;
-        *ended = true;
         if (got < 0)
             blame_time(run, out);
-        else
-            blame_death(run, out);
+        else if (!blame_death(run, out))
+            continue;
+        *ended = true;
         blame_evidence(run, out);
         return out->status;
     }

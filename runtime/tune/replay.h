@@ -304,6 +304,7 @@ struct replay_run {
     int fd;
     uint64_t deadline_ns, limit_ns; /* on now_ns's clock; limit_ns 0: none */
     bool launching;                 /* the variant, now: a limit is announced */
+    bool again;                     /* this is the second child: the first was killed */
     bool deadline_off;              /* tests only: the gate `deadline` is switched off */
     char gate[32];                  /* last announced */
     char folder[KG_PATH];           /* removed by replay_end; empty: none */
@@ -316,7 +317,8 @@ struct replay_run {
 kg_status replay_begin(struct job *job, const struct candidate *candidate, unsigned runs,
                        struct replay_run *out);
 /* Reads lines until the gate `until` is announced (KG_OK with out->status KG_OK), or to the end of
- * the child, whose verdict is then in out (until NULL). A death is blamed on the gate it was in. */
+ * the child, whose verdict is then in out (until NULL). A death is blamed on the gate it was in; a
+ * child that was killed by SIGKILL is started once more. */
 kg_status replay_wait(struct replay_run *run, const char *until, struct verdict *out, bool *ended);
 /* Kills the child if it still runs, and removes its folder. NULL-safe after replay_begin failed. */
 void replay_end(struct replay_run *run);

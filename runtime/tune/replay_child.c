@@ -371,6 +371,8 @@ static int run(struct child *child, const char *request)
     kg_status status = prepare(child, reason, sizeof reason);
     if (status == KG_TAKEN)
         begin_again(request);
+    if (status == KG_NO_MEMORY)
+        status = KG_BUSY; /* others have it now */
     if (status != KG_OK) {
         json_t *end = json_pack("{si ss ss}", "status", (int)status, "gate",
                                 status == KG_REFUSED ? "admission" : "replay", "reason", reason);

@@ -25,7 +25,7 @@ kg_status cuda_fail(struct cuda *cuda, CUresult result, const char *what)
 {
     snprintf(cuda->device.error, sizeof cuda->device.error, "%s: %s", what, real_error(result));
     log_line(KG_INFO, "replay: %s", cuda->device.error);
-    return KG_DRIVER;
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? KG_NO_MEMORY : KG_DRIVER;
 }
 
 /* ---- operations --------------------------------------------------------------------------------

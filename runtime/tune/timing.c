@@ -60,8 +60,14 @@ static kg_status sample(struct course *course, unsigned set, enum side side, boo
     kg_status status = set_choose(course, set);
     if (status == KG_OK)
         status = device->restore(device);
+    bool limited = side == VARIANT && status == KG_OK;
+    if (limited)
+        trial_line(course->trial, "limit %ld",
+                   trial_limit_ms(course->trial, course->trial->wall_ns * batch));
     if (status == KG_OK)
         status = device->sample(device, side, cold, batch, ns);
+    if (limited)
+        trial_line(course->trial, "limit 0");
     if (wall)
         *wall = (double)(now_ns() - before);
     return status;

@@ -5,6 +5,8 @@
 
 #include "tune/job.h"
 
+#include <signal.h>
+
 static char dir[] = "/tmp/kgenrt-replay-XXXXXX";
 static char program[KG_PATH];
 
@@ -142,10 +144,61 @@ static void original_alone(struct job *job)
     free(verdict.evidence);
 }
 
+/* Ends of the child that nobody can blame on a variant: a first SIGKILL is forgiven, and a device
+ * without memory is one to wait for. */
+static void deaths(struct job *job)
+{
+    char *ptx = kernel_ptx(false, true, &(struct parts){0});
+    struct candidate candidate = {.maker = "test",
+                                  .ptx = ptx,
+                                  .entry = "k",
+                                  .launch = job->capture.launch,
+                                  .code = {(unsigned char *)ptx, strlen(ptx) + 1}};
+    struct verdict verdict = {0};
+    setenv("TEST_KILLS", "1", 1);
+    kg_status got = verify_candidate(job, &candidate, &verdict);
+    if (!CHECK(got == KG_OK || got == KG_SLOWER))
+        fprintf(stderr, "  killed once: %s: %s\n", verdict.gate, verdict.reason);
+    free(verdict.evidence);
+    verdict = (struct verdict){0};
+    setenv("TEST_KILLS", "2", 1);
+    CHECK(verify_candidate(job, &candidate, &verdict) == KG_NOT_ELIGIBLE);
+    if (!CHECK(strstr(verdict.reason, "was killed twice")))
+        fprintf(stderr, "  killed twice: %s: %s\n", verdict.gate, verdict.reason);
+    free(verdict.evidence);
+    unsetenv("TEST_KILLS");
+    verdict = (struct verdict){0};
+    setenv("SOFTGPU_FAULT", "oom:1", 1);
+    if (!strcmp(job->capture.hardware.vendor, "softgpu")) {
+        CHECK(verify_candidate(job, &candidate, &verdict) == KG_BUSY);
+        if (!CHECK(strstr(verdict.reason, "OUT_OF_MEMORY")))
+            fprintf(stderr, "  no memory: %s: %s\n", verdict.gate, verdict.reason);
+    }
+    unsetenv("SOFTGPU_FAULT");
+    free(verdict.evidence);
+    free(ptx);
+}
+
+/* In the child: as many of them as TEST_KILLS says are killed. */
+static void die_if_told(const char *request)
+{
+    const char *text = getenv("TEST_KILLS");
+    char path[KG_PATH];
+    for (int kill = 0; text && kill < atoi(text); kill++) {
+        CHECK(path_make(path, "%s.killed%d", request, kill) == KG_OK);
+        if (!access(path, F_OK))
+            continue;
+        CHECK(file_write(path, "", 0, 0600) == KG_OK);
+        (void)raise(SIGKILL);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    if (argc > 2 && !strcmp(argv[1], "child"))
+    if (argc > 2 && !strcmp(argv[1], "child")) {
+        die_if_told(argv[argc - 1]);
         return replay_child(argc - 2, argv + 2);
+    }
     fixture_device(argv);
     CUdeviceptr at[2];
     struct kg_hardware hardware;
@@ -160,6 +213,8 @@ int main(int argc, char **argv)
             continue;
         original_alone(&job);
         variants(&job, in_place);
+        if (!in_place)
+            deaths(&job);
         job_close(&job);
     }
     char command[KG_PATH + 16];
