@@ -176,8 +176,10 @@ static kg_status stands_quiet(struct course *course, const struct timing *chosen
     struct series *series = &course->series;
     struct timing quiet = {.batch = chosen->batch};
     kg_status status = KG_OK;
+    uint64_t begin = now_ns();
     series->pairs = 0;
-    while (status == KG_OK && series->pairs < QUIET_PAIRS)
+    while (status == KG_OK && series->pairs < QUIET_PAIRS &&
+           (series->pairs < TIMING_LEAST || (double)(now_ns() - begin) < budget_ns / 4))
         status = block(course, cold, chosen->batch, false);
     if (status != KG_OK)
         return status;
@@ -326,12 +328,15 @@ static kg_status choose(struct course *course)
 {
     struct trial *trial = course->trial;
     double cold[SINGLES], warm[SINGLES];
-    unsigned count = trial->device->exact_clock ? 1 : SINGLES;
+    unsigned count = 0, most = trial->device->exact_clock ? 1 : SINGLES;
+    uint64_t begin = now_ns();
     kg_status status = KG_OK;
-    for (unsigned i = 0; i < count && status == KG_OK; i++) {
-        status = sample(course, i % course->sets, ORIGINAL, true, 1, &cold[i], NULL);
+    while (status == KG_OK && count < most &&
+           (!count || (double)(now_ns() - begin) < budget_ns / 4)) {
+        unsigned set = count % course->sets;
+        status = sample(course, set, ORIGINAL, true, 1, &cold[count], NULL);
         if (status == KG_OK)
-            status = sample(course, i % course->sets, ORIGINAL, false, 1, &warm[i], NULL);
+            status = sample(course, set, ORIGINAL, false, 1, &warm[count++], NULL);
     }
     if (status == KG_OK)
         trial->chosen =
