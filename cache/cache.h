@@ -25,6 +25,7 @@ struct kg_variant {
     const char *kernel_name; /* original's mangled name where it was seen first: for people only */
     const char *note;        /* what the maker says of it */
     const char *accuracy;    /* mode under which it was verified: "bitwise", "rel:1e-5" */
+    bool exact;              /* in all comparisons of its verification equal bit for bit */
     uint32_t global_count;   /* originals' globals whose addresses are appended to the parameters */
     const char *globals[VARIANT_GLOBALS];
     struct kg_id code;     /* blob: cubin for the exact architecture (PTX on the software GPU) */

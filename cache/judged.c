@@ -42,6 +42,7 @@ static void digest_text(int driver_version, char text[static KG_ID_TEXT])
     hash_text(&hash, o->openai_url);
     hash_text(&hash, o->openai_model);
     hash_text(&hash, o->accuracy);
+    hash_text(&hash, o->lower);
     hash_end(&hash, &digest);
     id_text(&digest, text);
 }

@@ -28,7 +28,7 @@ static kg_status finish(const struct unpack *in)
 kg_status variant_pack(const struct kg_variant *variant, struct kg_bytes *out)
 {
     struct pack pack = {0};
-    pack_begin(&pack, variant_magic, 2);
+    pack_begin(&pack, variant_magic, 3);
     pack_id(&pack, &variant->id);
     pack_id(&pack, &variant->hardware);
     pack_id(&pack, &variant->kernel);
@@ -39,6 +39,7 @@ kg_status variant_pack(const struct kg_variant *variant, struct kg_bytes *out)
     pack_text(&pack, variant->kernel_name);
     pack_text(&pack, variant->note);
     pack_text(&pack, variant->accuracy);
+    pack_u32(&pack, variant->exact);
     pack_u32(&pack, variant->global_count);
     for (uint32_t i = 0; i < variant->global_count && i < VARIANT_GLOBALS; i++)
         pack_text(&pack, variant->globals[i]);
@@ -65,6 +66,7 @@ static void unpack_names(struct unpack *in, struct kg_variant *out)
     out->kernel_name = unpack_text_arena(in, &out->arena, MOST_NAME);
     out->note = unpack_text_arena(in, &out->arena, MOST_NOTE);
     out->accuracy = unpack_text_arena(in, &out->arena, MOST_NAME);
+    out->exact = unpack_u32(in) == 1;
     uint32_t count = unpack_count(in, 4);
     if (count > VARIANT_GLOBALS || !*out->entry)
         in->failed = true;
@@ -88,7 +90,7 @@ kg_status variant_parse(const void *data, size_t size, struct kg_variant *out)
 {
     struct unpack in;
     *out = (struct kg_variant){0};
-    kg_status status = begin(&in, data, size, variant_magic, 2);
+    kg_status status = begin(&in, data, size, variant_magic, 3);
     if (status != KG_OK)
         return status;
     unpack_id(&in, &out->id);

@@ -105,10 +105,11 @@ void check_environment(struct doctor *doctor)
     if (options_mode() == KG_MODE_OFF && strcmp(options()->mode, "off"))
         finding(doctor, LEVEL_FAIL, "environment", "correct or unset KGENRT_MODE",
                 "KGENRT_MODE='%s' is no mode: kgenrt is off", options()->mode);
-    double relative;
-    if (!accuracy_relative(options()->accuracy, &relative))
+    struct accuracy accuracy;
+    if (!accuracy_parse(options()->accuracy, &accuracy))
         finding(doctor, LEVEL_FAIL, "environment", "correct or unset KGENRT_ACCURACY",
-                "KGENRT_ACCURACY='%s' is neither bitwise nor rel:X with 0 < X < 1",
+                "KGENRT_ACCURACY='%s' is none of bitwise, auto, ulp:N (0 < N <= 65536), rel:X "
+                "(0 < X < 1)",
                 options()->accuracy);
 }
 

@@ -175,9 +175,23 @@ bool mode_parse(const char *text, enum kg_mode *out);
 /* Of KGENRT_MODE; what is none of the names is said each time, and means off. */
 enum kg_mode options_mode(void);
 
-/* An accuracy's text as a relative error: "bitwise" is 0, "rel:X" is X, whatever the locale. False
- * unless it is one of these, with 0 < X < 1. */
-bool accuracy_relative(const char *text, double *out);
+/* How near a variant's results must be to the original's, where these are floating point by what is
+ * computed; all else is compared bit for bit in every mode. */
+enum accuracy_mode {
+    ACCURACY_BITWISE,
+    ACCURACY_AUTO, /* a bound an element, measured on the original: see tune/bound.c */
+    ACCURACY_ULP,  /* at most `limit` units in the last place of the original's value */
+    ACCURACY_REL,  /* at most `limit` times the original's value */
+};
+struct accuracy {
+    enum accuracy_mode mode;
+    double limit;
+};
+/* "bitwise", "auto", "ulp:N" with 0 < N <= 65536, "rel:X" with 0 < X < 1, whatever the locale.
+ * False unless it is one of these; then out is bitwise. */
+bool accuracy_parse(const char *text, struct accuracy *out);
+/* Whether what was verified under `has` is near enough for who asks for `wanted`. */
+bool accuracy_suits(const struct accuracy *has, const struct accuracy *wanted);
 
 /* Folder of the cache, without a slash at its end (see KGENRT_CACHE); empty when there is no home.
  */

@@ -125,25 +125,40 @@ enum kg_mode options_mode(void)
     return mode;
 }
 
-bool accuracy_relative(const char *text, double *out)
+static bool limit_parse(const char *text, double most, bool inclusive, double *out)
 {
-    *out = 0;
-    if (!strcmp(text, "bitwise"))
-        return true;
     locale_t plain = newlocale(LC_NUMERIC_MASK, "C", NULL);
-    if (strncmp(text, "rel:", 4) || !plain)
-        goto no;
-    char *end;
-    double value = strtod_l(text + 4, &end, plain);
-    if (*end || end == text + 4 || !(value > 0 && value < 1))
-        goto no;
+    char *end = NULL;
+    if (!plain)
+        return false;
+    *out = strtod_l(text, &end, plain);
     freelocale(plain);
-    *out = value;
-    return true;
-no:
-    if (plain)
-        freelocale(plain);
-    return false;
+    return end != text && !*end && *out > 0 && (*out < most || (inclusive && *out <= most));
+}
+
+bool accuracy_parse(const char *text, struct accuracy *out)
+{
+    struct accuracy found = {.mode = ACCURACY_BITWISE};
+    bool good = true;
+    if (!strcmp(text, "auto")) {
+        found.mode = ACCURACY_AUTO;
+    } else if (!strncmp(text, "ulp:", 4)) {
+        found.mode = ACCURACY_ULP;
+        good = limit_parse(text + 4, 65536, true, &found.limit);
+    } else if (!strncmp(text, "rel:", 4)) {
+        found.mode = ACCURACY_REL;
+        good = limit_parse(text + 4, 1, false, &found.limit);
+    } else {
+        good = !strcmp(text, "bitwise");
+    }
+    *out = good ? found : (struct accuracy){.mode = ACCURACY_BITWISE};
+    return good;
+}
+
+bool accuracy_suits(const struct accuracy *has, const struct accuracy *wanted)
+{
+    return has->mode == ACCURACY_BITWISE ||
+           (has->mode == wanted->mode && has->limit <= wanted->limit);
 }
 
 const char *cache_dir(void)

@@ -42,18 +42,14 @@ uint64_t track_random(void)
  * for each element is not known here, so it gets a coarse limit, and a few elements may pass it. */
 static bool tolerance_set(struct track *track, const char *accuracy)
 {
-    static const char ulp[] = "ulp:";
+    struct accuracy mode;
     track->limit = track->share = 0;
-    if (!strcmp(accuracy, "bitwise"))
+    if (!accuracy_parse(accuracy, &mode) || mode.mode == ACCURACY_BITWISE)
         return false;
-    if (accuracy_relative(accuracy, &track->limit))
-        return track->limit > 0;
-    track->share = 1e-3;
-    track->limit = 1e-3;
-    if (!strncmp(accuracy, ulp, sizeof ulp - 1)) {
-        track->share = 0;
-        track->limit = strtod(accuracy + sizeof ulp - 1, NULL) * 0x1p-23; /* of a float: 23 bits */
-    }
+    track->limit = mode.mode == ACCURACY_REL   ? mode.limit
+                   : mode.mode == ACCURACY_ULP ? mode.limit * 0x1p-23 /* of a float: 23 bits */
+                                               : 1e-3;
+    track->share = mode.mode == ACCURACY_AUTO ? 1e-3 : 0;
     return true;
 }
 

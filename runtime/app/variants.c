@@ -58,9 +58,9 @@ const struct kg_id *variants_snapshot(void)
 
 static bool accuracy_allowed(const char *accuracy)
 {
-    double has, wanted;
-    return accuracy_relative(accuracy, &has) &&
-           (has <= 0 || (accuracy_relative(options()->accuracy, &wanted) && has <= wanted));
+    struct accuracy has, wanted;
+    accuracy_parse(options()->accuracy, &wanted); /* what cannot be read means bitwise */
+    return accuracy_parse(accuracy, &has) && accuracy_suits(&has, &wanted);
 }
 
 static bool launch_possible(const struct kg_launch *launch)

@@ -45,6 +45,7 @@ static void access_use(void *self, const struct origin_access *access)
         if (access->use == ORIGIN_READ_CACHED)
             out->cached[origin->word / 64] |= bit;
     }
+    out->cached_unknown |= !known && access->use == ORIGIN_READ_CACHED && !access->other_space;
     out->writes_unknown |= !known && access->use == ORIGIN_WRITE && !access->other_space;
     out->follows_loaded |= !known && access->use != ORIGIN_ESCAPE && !access->other_space;
 }

@@ -101,6 +101,7 @@ kg_status ptx_rewrite(const char *ptx, const char *entry, const struct kg_launch
                       unsigned done[PASS_COUNT]);
 
 /* What admission asks of a candidate's PTX. */
+enum { FACT_APPROX, FACT_FTZ, FACT_FULL, FACT_HOWS, FACT_INEXACT = 64 };
 struct ptx_facts {
     unsigned entries;
     char entry[512]; /* the first */
@@ -111,10 +112,16 @@ struct ptx_facts {
     bool float_atomics; /* atomic additions of floats: their order, and so the result, is not fixed
                          */
     bool waits_for_previous, lets_next_start; /* programmatic dependent launch: griddepcontrol */
+    bool double_math;
+    /* operations that approximate or flush: op * FACT_HOWS + how */
+    uint16_t inexact[FACT_INEXACT];
+    unsigned inexact_count;
     uint32_t static_shared, local_bytes;
     char detail[256]; /* the first offending construct, with its line */
 };
 kg_status ptx_facts_of(const char *ptx, struct ptx_facts *out, char *error, size_t error_size);
+/* "rsqrt.approx" */
+const char *ptx_inexact_text(uint16_t inexact, char *text, size_t size);
 /* The same of one entry and what it needs: of an original, whose module has other kernels. */
 kg_status ptx_facts_of_entry(const char *ptx, const char *entry, struct ptx_facts *out, char *error,
                              size_t error_size);
@@ -125,6 +132,7 @@ struct ptx_access {
     /* a bit an 8-byte word of the packed parameters whose value leads to … */
     uint64_t written[ACCESS_WORDS / 64]; /* … a write or atomic */
     uint64_t cached[ACCESS_WORDS / 64];  /* … a read past the coherent cache (ld.global.nc) */
+    bool cached_unknown; /* reads past that cache from where no parameter or variable leads to */
     bool writes_unknown; /* also to addresses that no parameter or variable leads to */
     bool follows_loaded; /* it reads or writes where an address from memory leads, or an unknown */
     uint32_t global_count;

@@ -75,6 +75,7 @@ static void read_types(const struct ptx_instr *instr, struct ptx_facts *out)
         enum ptx_type type = instr->form->types[i];
         if (ptx_types[type].class != PTX_FLOAT)
             continue;
+        out->double_math |= type == PTX_TYPE_f64 && instr->form->op != PTX_OP_cvt;
         if (type == PTX_TYPE_tf32)
             out->tf32_math = true;
         else if (type == PTX_TYPE_bf16 || type == PTX_TYPE_bf16x2)
@@ -90,11 +91,40 @@ static bool adds_floats(const struct ptx_form *form)
            ptx_types[form->types[form->type_count - 1]].class == PTX_FLOAT;
 }
 
+static void note_inexact(struct ptx_facts *out, enum ptx_op op, unsigned how)
+{
+    uint16_t item = (uint16_t)(op * FACT_HOWS + how);
+    for (unsigned i = 0; i < out->inexact_count; i++)
+        if (out->inexact[i] == item)
+            return;
+    if (out->inexact_count < FACT_INEXACT)
+        out->inexact[out->inexact_count++] = item;
+}
+
+static void read_exactness(const struct ptx_instr *instr, struct ptx_facts *out)
+{
+    const struct ptx_form *form = instr->form;
+    if (ptx_has(form, PTX_MOD_approx))
+        note_inexact(out, form->op, FACT_APPROX);
+    if (ptx_has(form, PTX_MOD_ftz))
+        note_inexact(out, form->op, FACT_FTZ);
+    if (ptx_has(form, PTX_MOD_full))
+        note_inexact(out, form->op, FACT_FULL);
+}
+
+const char *ptx_inexact_text(uint16_t inexact, char *text, size_t size)
+{
+    static const char *const hows[FACT_HOWS] = {"approx", "ftz", "full"};
+    snprintf(text, size, "%s.%s", ptx_ops[inexact / FACT_HOWS].text, hows[inexact % FACT_HOWS]);
+    return text;
+}
+
 static void read_body(const struct ptx_func *func, struct ptx_facts *out)
 {
     for (uint32_t i = 0; i < func->instr_count; i++) {
         const struct ptx_instr *instr = &func->instrs[i];
         read_types(instr, out);
+        read_exactness(instr, out);
         out->nc_loads |= ptx_has(instr->form, PTX_MOD_nc);
         if (ptx_effects(instr) & PTX_ATOMIC) {
             out->atomics = true;

@@ -3,6 +3,7 @@
 #include "tune/job.h"
 #include "tune/replay.h"
 
+#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,18 +37,20 @@ static const struct {
     {offsetof(struct ptx_facts, clusters), "uses thread block clusters"},
 };
 
-/* Constructs that it may have only where the original has them too: arithmetic of less precision,
- * sums whose order is not fixed, and memory that other threads watch. */
+/* Constructs that it may have only where the original has them too: memory that other threads
+ * watch, sums whose order is not fixed, and arithmetic of less precision, if that was not asked for
+ * by the kernel's name. */
 static const struct {
     size_t offset;
+    bool precision;
     const char *text;
 } inherited[] = {
-    {offsetof(struct ptx_facts, half_math), "calculates in half precision"},
-    {offsetof(struct ptx_facts, bf16_math), "calculates in bfloat16"},
-    {offsetof(struct ptx_facts, tf32_math), "calculates in TF32"},
-    {offsetof(struct ptx_facts, float_atomics), "adds floats by atomics, in no fixed order"},
-    {offsetof(struct ptx_facts, volatile_access), "has volatile accesses"},
-    {offsetof(struct ptx_facts, lets_next_start), "lets dependent launches start early"},
+    {offsetof(struct ptx_facts, half_math), true, "calculates in half precision"},
+    {offsetof(struct ptx_facts, bf16_math), true, "calculates in bfloat16"},
+    {offsetof(struct ptx_facts, tf32_math), true, "calculates in TF32"},
+    {offsetof(struct ptx_facts, float_atomics), false, "adds floats by atomics, in no fixed order"},
+    {offsetof(struct ptx_facts, volatile_access), false, "has volatile accesses"},
+    {offsetof(struct ptx_facts, lets_next_start), false, "lets dependent launches start early"},
 };
 
 static bool flag(const struct ptx_facts *facts, size_t offset)
@@ -57,14 +60,57 @@ static bool flag(const struct ptx_facts *facts, size_t offset)
     return set;
 }
 
+/* Whether KGENRT_LOWER names the kernel: by its plain or its mangled name, * for anything. */
+bool lower_asked(const char *list, const char *mangled)
+{
+    char item[512], component[540];
+    for (const char *p = list; *p; p += *p == ',') {
+        size_t length = strcspn(p, ",");
+        if (length && length < sizeof item) {
+            memcpy(item, p, length);
+            item[length] = 0;
+            snprintf(component, sizeof component, "%zu%s", length, item); /* as mangling has it */
+            if (!fnmatch(item, mangled, 0) || (!strpbrk(item, "*?[") && strstr(mangled, component)))
+                return true;
+        }
+        p += length;
+    }
+    return false;
+}
+
+/* Approximations and flushing of denormals that the original does not have, operation by operation;
+ * doubles given up for less. In `bitwise` no comparison of samples proves that an approximation is
+ * always the same, so it is refused in every mode. */
+static kg_status admit_precision(const struct candidate *candidate, const struct ptx_facts *facts,
+                                 const struct ptx_facts *original, bool bitwise,
+                                 struct verdict *out)
+{
+    bool exact_maker = candidate->maker && !strcmp(candidate->maker, "rules");
+    char text[64];
+    for (unsigned i = 0; i < facts->inexact_count; i++) {
+        bool has = false;
+        for (unsigned j = 0; j < original->inexact_count; j++)
+            has |= original->inexact[j] == facts->inexact[i];
+        if (!has)
+            return refuse(out, "the variant uses %s, the original does not",
+                          ptx_inexact_text(facts->inexact[i], text, sizeof text));
+    }
+    if (facts->inexact_count == FACT_INEXACT)
+        return refuse(out, "the variant has more kinds of approximate operations than are counted");
+    if (original->double_math && !facts->double_math && !bitwise && !exact_maker)
+        return refuse(out, "the original calculates in double precision, the variant does not");
+    return KG_OK;
+}
+
 static kg_status admit_constructs(const struct ptx_facts *facts, const struct ptx_facts *original,
-                                  struct verdict *out)
+                                  bool lower, struct verdict *out)
 {
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
         if (flag(facts, never[i].offset))
             return refuse(out, "the variant %s: %s", never[i].text, facts->detail);
     for (size_t i = 0; i < sizeof inherited / sizeof *inherited; i++)
-        if (flag(facts, inherited[i].offset) && !flag(original, inherited[i].offset))
+        if (flag(facts, inherited[i].offset) && !flag(original, inherited[i].offset) &&
+            !(lower && inherited[i].precision))
             return refuse(out, "the variant %s, the original does not: %s", inherited[i].text,
                           facts->detail);
     if (original->waits_for_previous && !facts->waits_for_previous)
@@ -172,6 +218,10 @@ static kg_status admit_writes(const struct job *job, const struct candidate *can
     if (ptx_access_of((const char *)job->image.ptx.data, job->capture.entry, &original) != KG_OK ||
         ptx_access_of(candidate->ptx, candidate->entry, &is) != KG_OK)
         return refuse(out, "the PTX is too large or too twisted to tell where it writes");
+    if (is.cached_unknown)
+        return refuse(out,
+                      "the variant loads past the coherent cache (ld.global.nc) from addresses "
+                      "that come from no parameter");
     if (any_in(is.cached, is.written, false))
         return refuse(out, "the variant loads past the coherent cache (ld.global.nc) what it "
                            "writes itself");
@@ -216,7 +266,13 @@ kg_status admit(struct job *job, const struct candidate *candidate, struct verdi
     if (facts.entries != 1 || strcmp(facts.entry, candidate->entry))
         return refuse(out, "the variant must have the one entry %s; it has %u, the first is %s",
                       candidate->entry, facts.entries, facts.entry);
-    kg_status status = admit_constructs(&facts, &original, out);
+    struct accuracy accuracy;
+    accuracy_parse(job->accuracy ? job->accuracy : options()->accuracy, &accuracy);
+    bool bitwise = accuracy.mode == ACCURACY_BITWISE;
+    bool lower = !bitwise && lower_asked(options()->lower, job->capture.entry);
+    kg_status status = admit_constructs(&facts, &original, lower, out);
+    if (status == KG_OK && !lower)
+        status = admit_precision(candidate, &facts, &original, bitwise, out);
     if (status == KG_OK && facts.nc_loads && job->signature.overlap_count)
         status = refuse(out, "the variant loads past the coherent cache (ld.global.nc) while the "
                              "captured buffers overlap");

@@ -148,7 +148,7 @@ static bool seeds_of(const json_t *stored, uint64_t seeds[4])
 /* ---- comparing ---------------------------------------------------------------------------------
  */
 
-static double number_of(const json_t *json, const char *key)
+static double figure_of(const json_t *json, const char *key)
 {
     return json_number_value(json_object_get(json, key));
 }
@@ -157,11 +157,11 @@ static bool gains_agree(const json_t *then, const json_t *now, char *text, size_
 {
     const json_t *a = json_object_get(then, text_of(then, "chosen")),
                  *b = json_object_get(now, text_of(now, "chosen"));
-    bool agree = number_of(b, "low") <= number_of(a, "high") * (1 + drift) &&
-                 number_of(b, "high") >= number_of(a, "low") * (1 - drift);
-    snprintf(text, size, "%.3f [%.3f, %.3f] then, %.3f [%.3f, %.3f] now", number_of(a, "ratio"),
-             number_of(a, "low"), number_of(a, "high"), number_of(b, "ratio"), number_of(b, "low"),
-             number_of(b, "high"));
+    bool agree = figure_of(b, "low") <= figure_of(a, "high") * (1 + drift) &&
+                 figure_of(b, "high") >= figure_of(a, "low") * (1 - drift);
+    snprintf(text, size, "%.3f [%.3f, %.3f] then, %.3f [%.3f, %.3f] now", figure_of(a, "ratio"),
+             figure_of(a, "low"), figure_of(a, "high"), figure_of(b, "ratio"), figure_of(b, "low"),
+             figure_of(b, "high"));
     return agree;
 }
 

@@ -1,6 +1,6 @@
-/* Comparing images: bitwise, or within a relative error per element where that was asked for.
- * Pure functions over bytes; no device. */
-#include "code/ptx.h"
+/* Comparing images: bit for bit, or, where another accuracy was asked for and the original's PTX
+ * says that an element is floating point by the arithmetic done on it, within a bound per element.
+ * What it does not say is compared bit for bit. Pure functions over bytes; no device. */
 #include "tune/replay.h"
 
 #include <math.h>
@@ -9,15 +9,6 @@
 #include <string.h>
 
 enum { CHUNK = 4096 };
-
-kg_status accuracy_parse(const char *text, struct accuracy *out)
-{
-    *out = (struct accuracy){0};
-    if (accuracy_relative(text, &out->relative))
-        return KG_OK;
-    log_line(KG_ERROR, "KGENRT_ACCURACY='%s' is neither bitwise nor rel:X with 0 < X < 1", text);
-    return KG_BAD_INPUT;
-}
 
 size_t first_difference(const unsigned char *a, const unsigned char *b, const unsigned char *mask,
                         size_t from, size_t total)
@@ -35,44 +26,194 @@ size_t first_difference(const unsigned char *a, const unsigned char *b, const un
     return total;
 }
 
-static bool near(double got, double expected, double relative)
+static bool floating(uint8_t element)
 {
-    if (isnan(expected) || isnan(got))
-        return isnan(expected) && isnan(got);
-    if (isinf(expected) || isinf(got))
-        return got == expected;
-    return fabs(got - expected) <= relative * fabs(expected);
+    return element >= ELEMENT_F16 && element <= ELEMENT_F64;
 }
 
-static double value_at(const unsigned char *image, size_t at, enum element element)
+/* Number of bits of the significand, and exponent of the smallest number that has them all. */
+static const struct {
+    uint8_t bytes, bits;
+    int least;
+} forms[ELEMENT_COUNT] = {[ELEMENT_F16] = {2, 11, -14},
+                          [ELEMENT_BF16] = {2, 8, -126},
+                          [ELEMENT_F32] = {4, 24, -126},
+                          [ELEMENT_F64] = {8, 53, -1022}};
+
+unsigned element_bytes(uint8_t element)
 {
+    return forms[element].bytes;
+}
+
+unsigned element_bits(uint8_t element)
+{
+    return forms[element].bits;
+}
+
+static double half_get(uint16_t raw)
+{
+    int exponent = raw >> 10 & 31;
+    double significand = raw & 1023;
+    double value = exponent == 31 ? (significand > 0 ? NAN : INFINITY)
+                   : exponent     ? ldexp(significand + 1024, exponent - 25)
+                                  : ldexp(significand, -24);
+    return raw >> 15 ? -value : value;
+}
+
+double element_get(const unsigned char *image, size_t at, uint8_t element)
+{
+    uint16_t half;
+    uint32_t word;
     float single;
     double wide;
-    if (element == ELEMENT_F64) {
+    switch (element) {
+    case ELEMENT_F64:
         memcpy(&wide, image + at, sizeof wide);
         return wide;
+    case ELEMENT_F16:
+        memcpy(&half, image + at, sizeof half);
+        return half_get(half);
+    case ELEMENT_BF16:
+        memcpy(&half, image + at, sizeof half);
+        word = (uint32_t)half << 16;
+        memcpy(&single, &word, sizeof single);
+        return single;
+    default:
+        memcpy(&single, image + at, sizeof single);
+        return single;
     }
-    memcpy(&single, image + at, sizeof single);
-    return single;
+}
+
+double element_ulp(double value, uint8_t element)
+{
+    int exponent = forms[element].least;
+    if (fabs(value) > 0 && isfinite(value) && ilogb(value) > exponent)
+        exponent = ilogb(value);
+    return ldexp(1, exponent - forms[element].bits + 1);
+}
+
+/* To the nearest, ties to even. Infinity where the type's range ends. */
+void element_put(unsigned char *image, size_t at, uint8_t element, double value)
+{
+    uint32_t word;
+    uint16_t half;
+    float single = (float)value;
+    if (element == ELEMENT_F64) {
+        memcpy(image + at, &value, sizeof value);
+        return;
+    }
+    memcpy(&word, &single, sizeof word);
+    if (element == ELEMENT_F32) {
+        memcpy(image + at, &single, sizeof single);
+        return;
+    }
+    if (element == ELEMENT_BF16) {
+        half = isnan(value) ? 0x7fff : (uint16_t)((word + 0x7fff + (word >> 16 & 1)) >> 16);
+    } else {
+        double scaled = isfinite(value) ? rint(value / element_ulp(value, ELEMENT_F16)) *
+                                              element_ulp(value, ELEMENT_F16)
+                                        : value;
+        double size = fabs(scaled);
+        int exponent = size > 0 && isfinite(size) ? ilogb(size) : 0;
+        if (isnan(value))
+            half = 0x7fff;
+        else if (size > 65504)
+            half = 0x7c00;
+        else if (size < 0x1p-14)
+            half = (uint16_t)(size * 0x1p24);
+        else
+            half = (uint16_t)((unsigned)(exponent + 15) << 10 |
+                              ((unsigned)ldexp(size, 10 - exponent) & 1023));
+        half |= signbit(value) ? 0x8000 : 0;
+    }
+    memcpy(image + at, &half, sizeof half);
+}
+
+/* The largest difference that passes; below zero: none, not even between unequal zeros. */
+static double allowed(const struct replay_memory *memory, const struct replay_datum *datum,
+                      size_t at, double expected, const struct accuracy *accuracy)
+{
+    size_t number = datum->number + (at - datum->from) / forms[datum->stores].bytes;
+    switch (accuracy->mode) {
+    case ACCURACY_REL:
+        return accuracy->limit * fabs(expected);
+    case ACCURACY_ULP:
+        return accuracy->limit * element_ulp(expected, datum->stores);
+    case ACCURACY_AUTO:
+        return memory->bound ? memory->bound[number] : -1;
+    default:
+        return -1;
+    }
+}
+
+/* One element that differs by bits. */
+static bool near(const struct replay_memory *memory, const unsigned char *got,
+                 const unsigned char *expected, size_t at, const struct replay_datum *datum,
+                 const struct accuracy *accuracy)
+{
+    uint8_t element = datum->stores;
+    double is = element_get(got, at, element), was = element_get(expected, at, element);
+    if (isnan(is) || isnan(was))
+        return isnan(is) && isnan(was);
+    if (isinf(is) || isinf(was))
+        return is == was; /* NOLINT: the same infinity */
+    double off = fabs(is - was), most = allowed(memory, datum, at, was, accuracy);
+    struct inexact *seen = memory->inexact;
+    double ulps = off / element_ulp(was, element);
+    if (seen && off <= most && (!seen->elements++ || ulps > seen->ulps)) {
+        seen->ulps = ulps;
+        seen->of_bound = most > 0 ? off / most : 0;
+        seen->at = at;
+    }
+    return off <= most;
 }
 
 bool results_equal(const struct replay_memory *memory, const unsigned char *got,
                    const unsigned char *expected, const struct accuracy *accuracy, size_t *at)
 {
-    size_t width = accuracy->element == ELEMENT_F64 ? 8 : 4;
-    bool loose = accuracy->relative > 0 && accuracy->element != ELEMENT_BITS;
+    const struct replay_datum *datum = NULL;
     *at = 0;
     for (;;) {
         *at = first_difference(got, expected, memory->written, *at, memory->total);
         if (*at >= memory->total)
             return true;
-        size_t element = *at / width * width;
-        if (!loose || element + width > memory->total ||
-            !near(value_at(got, element, accuracy->element),
-                  value_at(expected, element, accuracy->element), accuracy->relative))
+        if (!datum || *at < datum->from || *at >= datum->to)
+            datum = memory_datum(memory, *at);
+        if (accuracy->mode == ACCURACY_BITWISE || !datum || !floating(datum->stores))
+            return false;
+        size_t width = forms[datum->stores].bytes, element = *at / width * width;
+        if (element < datum->from || element + width > datum->to ||
+            !near(memory, got, expected, element, datum, accuracy))
             return false;
         *at = element + width;
     }
+}
+
+bool has_floats(const struct replay_memory *memory)
+{
+    for (uint32_t i = 0; i < memory->datum_count; i++)
+        if (floating(memory->data[i].stores) && memchr(memory->written + memory->data[i].from, 0xff,
+                                                       memory->data[i].to - memory->data[i].from))
+            return true;
+    return false;
+}
+
+bool whole_numbers(const struct replay_memory *memory, const unsigned char *image)
+{
+    for (uint32_t i = 0; i < memory->datum_count; i++) {
+        const struct replay_datum *datum = &memory->data[i];
+        size_t width = forms[datum->stores].bytes;
+        if (!floating(datum->stores))
+            continue;
+        double most = ldexp(1, forms[datum->stores].bits - 2);
+        for (size_t at = (datum->from + width - 1) / width * width; at + width <= datum->to;
+             at += width) {
+            double value = memory->written[at] ? element_get(image, at, datum->stores) : 0;
+            if (!(fabs(value) <= most) || value != trunc(value)) /* NOLINT */
+                return false;
+        }
+    }
+    return true;
 }
 
 void difference_text(const struct replay_memory *memory, const unsigned char *got,
@@ -81,19 +222,27 @@ void difference_text(const struct replay_memory *memory, const unsigned char *go
 {
     char place[160];
     const struct kg_dim block = memory->capture->launch.block;
+    const struct replay_datum *datum = memory_datum(memory, at);
     uint64_t threads = (uint64_t)block.x * block.y * block.z;
     size_t element = at & ~(size_t)3;
     uint32_t raw[2];
     memcpy(&raw[0], got + element, 4);
     memcpy(&raw[1], expected + element, 4);
-    int used =
-        snprintf(text, size, "%s: 0x%08x instead of 0x%08x (as float %.9g instead of %.9g",
-                 memory_place(memory, element, place, sizeof place), raw[0], raw[1],
-                 value_at(got, element, ELEMENT_F32), value_at(expected, element, ELEMENT_F32));
-    if (used > 0 && (size_t)used < size && accuracy->element == ELEMENT_F64)
-        used += snprintf(text + used, size - (size_t)used, "; as double %.17g instead of %.17g",
-                         value_at(got, at & ~(size_t)7, ELEMENT_F64),
-                         value_at(expected, at & ~(size_t)7, ELEMENT_F64));
+    int used = snprintf(text, size, "%s: 0x%08x instead of 0x%08x (as float %.9g instead of %.9g",
+                        memory_place(memory, element, place, sizeof place), raw[0], raw[1],
+                        element_get(got, element, ELEMENT_F32),
+                        element_get(expected, element, ELEMENT_F32));
+    if (datum && floating(datum->stores) && used > 0 && (size_t)used < size) {
+        size_t own = at / forms[datum->stores].bytes * forms[datum->stores].bytes;
+        double was = element_get(expected, own, datum->stores);
+        if (datum->stores != ELEMENT_F32)
+            used +=
+                snprintf(text + used, size - (size_t)used, "; as %s %.17g instead of %.17g",
+                         element_texts[datum->stores], element_get(got, own, datum->stores), was);
+        if (accuracy->mode != ACCURACY_BITWISE && (size_t)used < size)
+            used += snprintf(text + used, size - (size_t)used, "; allowed %.3g",
+                             fmax(0, allowed(memory, datum, own, was, accuracy)));
+    }
     const char *plus = strstr(place, " + ");
     if (used <= 0 || (size_t)used >= size)
         return;
@@ -103,133 +252,4 @@ void difference_text(const struct replay_memory *memory, const unsigned char *go
                  strtoull(plus + 3, NULL, 10) / 4 / threads);
     else
         snprintf(text + used, size - (size_t)used, ")");
-}
-
-/* ---- what the original stores ------------------------------------------------------------------
- */
-
-/* Of one entry; a doubt gives ELEMENT_BITS. */
-struct typing {
-    const struct ptx_func *func;
-    unsigned work; /* instructions looked at, in all */
-};
-enum { WORK_MAX = 2000000, DEEPEST = 8 };
-
-static enum element element_of(unsigned type)
-{
-    return type == PTX_TYPE_f32 ? ELEMENT_F32 : type == PTX_TYPE_f64 ? ELEMENT_F64 : ELEMENT_BITS;
-}
-
-static bool holds(const struct ptx_operand *operand, uint32_t reg)
-{
-    if (operand->kind == PTX_REG)
-        return operand->reg == reg;
-    for (uint32_t i = 0; operand->kind != PTX_ADDRESS && i < operand->part_count; i++)
-        if (operand->parts[i].kind == PTX_REG && operand->parts[i].reg == reg)
-            return true;
-    return false;
-}
-
-static bool defines(const struct ptx_instr *instr, uint32_t reg)
-{
-    for (unsigned i = 0; i < instr->operand_count; i++) {
-        char role = ptx_role(instr, i);
-        if ((role == 'd' || role == 'b' || instr->opaque) && holds(&instr->operands[i], reg))
-            return true;
-    }
-    return false;
-}
-
-static enum element register_type(struct typing *typing, uint32_t reg, unsigned depth);
-
-/* The type that this instruction gives its result: the first that it names. */
-static enum element result_type(struct typing *typing, const struct ptx_instr *instr,
-                                unsigned depth)
-{
-    const struct ptx_form *form = instr->form;
-    bool plain = instr->operand_count == 2 && instr->operands[0].kind == PTX_REG;
-    if (form->op == PTX_OP_mov && plain && instr->operands[1].kind == PTX_REG)
-        return register_type(typing, instr->operands[1].reg, depth + 1);
-    if (instr->opaque || form->op == PTX_OP_mov || ptx_effects(instr) & (PTX_READS | PTX_CALLS))
-        return ELEMENT_BITS; /* moved, not computed: compared by bits unless the store says */
-    return form->type_count ? element_of(form->types[0]) : ELEMENT_BITS;
-}
-
-/* All definitions of a register must agree, wherever they stand. */
-static enum element register_type(struct typing *typing, uint32_t reg, unsigned depth)
-{
-    enum element all = ELEMENT_BITS;
-    bool any = false;
-    if (depth > DEEPEST || reg == PTX_NO_REG)
-        return ELEMENT_BITS;
-    for (uint32_t i = 0; i < typing->func->instr_count; i++) {
-        const struct ptx_instr *instr = &typing->func->instrs[i];
-        if (typing->work++ > WORK_MAX)
-            return ELEMENT_BITS;
-        if (!defines(instr, reg))
-            continue;
-        enum element one = result_type(typing, instr, depth);
-        if (one == ELEMENT_BITS || (any && one != all))
-            return ELEMENT_BITS;
-        all = one;
-        any = true;
-    }
-    return all;
-}
-
-/* Type of what a store stores: its own, else that of all its registers. */
-static enum element stored_type(struct typing *typing, const struct ptx_instr *store)
-{
-    const struct ptx_operand *value = &store->operands[1];
-    enum element named = store->form->type_count ? element_of(store->form->types[0]) : ELEMENT_BITS;
-    if (named != ELEMENT_BITS || store->operand_count < 2)
-        return named;
-    if (value->kind == PTX_REG)
-        return register_type(typing, value->reg, 0);
-    enum element all = ELEMENT_BITS;
-    for (uint32_t i = 0; value->kind == PTX_VECTOR && i < value->part_count; i++) {
-        const struct ptx_operand *part = &value->parts[i];
-        enum element one =
-            part->kind == PTX_REG ? register_type(typing, part->reg, 0) : ELEMENT_BITS;
-        if (one == ELEMENT_BITS || (i && one != all))
-            return ELEMENT_BITS;
-        all = one;
-    }
-    return all;
-}
-
-static enum element element_of_func(struct typing *typing)
-{
-    enum element all = ELEMENT_BITS;
-    bool any = false;
-    for (uint32_t i = 0; i < typing->func->instr_count; i++) {
-        const struct ptx_instr *instr = &typing->func->instrs[i];
-        enum ptx_space space = instr->form->space;
-        if (instr->form->op == PTX_OP_st &&
-            (space == PTX_SPACE_shared || space == PTX_SPACE_local || space == PTX_SPACE_param))
-            continue;
-        uint32_t effects = ptx_effects(instr);
-        if (!(effects & (PTX_WRITES | PTX_CALLS | PTX_WORST)))
-            continue;
-        enum element one = instr->form->op == PTX_OP_st ? stored_type(typing, instr) : ELEMENT_BITS;
-        if (one == ELEMENT_BITS || (any && one != all))
-            return ELEMENT_BITS;
-        all = one;
-        any = true;
-    }
-    return all;
-}
-
-enum element element_of_ptx(const char *ptx, const char *entry)
-{
-    struct ptx_module module;
-    char error[128];
-    enum element found = ELEMENT_BITS;
-    if (ptx_parse(ptx, strlen(ptx), &module, error, sizeof error) != KG_OK)
-        return ELEMENT_BITS;
-    struct typing typing = {.func = ptx_find_func(&module, entry)};
-    if (typing.func && typing.func->entry && typing.func->defined)
-        found = element_of_func(&typing);
-    ptx_module_free(&module);
-    return found;
 }

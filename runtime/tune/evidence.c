@@ -52,11 +52,19 @@ void evidence_gate(struct trial *trial, const char *gate, bool passed, double ns
 
 static void put_comparison(struct trial *trial)
 {
-    const struct accuracy *accuracy = &trial->accuracy;
-    json_t *text = accuracy->relative <= 0 || accuracy->element == ELEMENT_BITS
-                       ? json_string("bitwise")
-                       : json_sprintf("relative error at most %g, %s elements", accuracy->relative,
-                                      accuracy->element == ELEMENT_F32 ? "f32" : "f64");
+    static const char *const modes[] = {"bitwise", "auto", "ulp", "rel"};
+    const struct inexact *inexact = &trial->inexact;
+    const char *mode = modes[trial->accuracy.mode];
+    char place[160];
+    json_t *text =
+        trial->accuracy.mode == ACCURACY_BITWISE ? json_string(mode)
+        : !inexact->elements
+            ? json_sprintf("%s; every result equal bit for bit", mode)
+            : json_sprintf("%s; %llu results differ, by at most %.3g ulp (%.3g of what is allowed "
+                           "there) at %s",
+                           mode, (unsigned long long)inexact->elements, inexact->ulps,
+                           inexact->of_bound,
+                           memory_place(trial->memory, inexact->at, place, sizeof place));
     json_object_set_new(trial->evidence, "comparison", text);
 }
 

@@ -30,6 +30,9 @@ void recheck_doubts(struct job *job);
 void recheck_leftover(struct store *store, const char *dir, bool apps_live);
 #define GATE_DOUBT "doubt" /* of their records among the rejections: no candidate was refused */
 
+/* Whether a list of KGENRT_LOWER names the kernel: by its plain or mangled name, * for anything. */
+bool lower_asked(const char *list, const char *mangled);
+
 void verdict_set(struct verdict *verdict, kg_status status, const char *gate, const char *format,
                  ...) __attribute__((format(printf, 4, 5)));
 /* Whether a comma-separated list (NULL: empty) holds a name. */

@@ -54,16 +54,22 @@ void text_put(struct text *text, const char *format, ...)
 
 static void put_task(struct text *t)
 {
-    const char *accuracy = options()->accuracy;
+    struct accuracy accuracy;
+    accuracy_parse(options()->accuracy, &accuracy);
     text_put(t, "# Task\n\n"
                 "Write a CUDA C++ kernel that computes exactly what the kernel below computes, "
                 "faster, on the GPU below. The original is given as PTX. Your kernel replaces it "
                 "for this one launch shape.\n\n# Rules\n\n");
-    if (!strncmp(accuracy, "rel:", 4))
+    if (accuracy.mode == ACCURACY_AUTO)
+        text_put(t, "- Floating-point results may differ from the original's by as much as another "
+                    "order of operations explains, no more; NaN and infinity in the same places. "
+                    "Keep the precision of every operation.\n");
+    else if (accuracy.mode != ACCURACY_BITWISE)
         text_put(t,
-                 "- Each result may differ from the original's by a relative error of at most "
-                 "%.32s; NaN and infinity in the same places.\n",
-                 accuracy + 4);
+                 "- Each result may differ from the original's by at most %g %s; NaN and infinity "
+                 "in the same places.\n",
+                 accuracy.limit,
+                 accuracy.mode == ACCURACY_ULP ? "units in the last place" : "times its value");
     else
         text_put(t, "- Results must equal the original's to the last bit. For each output keep the "
                     "same operations in the same order and precision. `a * b + c` is contracted to "

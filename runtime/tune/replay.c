@@ -71,14 +71,13 @@ static kg_status write_request(struct job *job, const struct candidate *candidat
             request.accuracy = candidate->accuracy;
         request.ptx = candidate->ptx ? ptx : NULL;
         request.entry = candidate->entry;
+        request.exact_maker = candidate->maker && !strcmp(candidate->maker, "rules");
         request.launch = candidate->launch;
         request.compiler_version = candidate->compiler_version;
         request.global_count = candidate->global_count;
         request.free_count = job->free_count;
         memcpy(request.free, job->free, job->free_count * sizeof *job->free);
         memcpy(request.globals, candidate->globals, sizeof request.globals);
-        if (job->image.ptx.data)
-            request.element = element_of_ptx((const char *)job->image.ptx.data, job->capture.entry);
         status = file_write(code, candidate->code.data, candidate->code.size, 0600);
         if (status == KG_OK && candidate->ptx)
             status = file_write(ptx, candidate->ptx, strlen(candidate->ptx), 0600);
@@ -222,6 +221,7 @@ static void take_end(struct replay_run *run, const char *text, struct verdict *o
         verdict_set(out, KG_CHILD, run->gate, "the replay child gave no readable verdict");
     } else {
         verdict_set(out, (kg_status)status, gate, "%s", reason);
+        out->exact = json_is_true(json_object_get(json, "exact"));
         number(json, "original_ns", &out->original_ns);
         number(json, "variant_ns", &out->variant_ns);
         number(json, "ratio", &out->ratio);

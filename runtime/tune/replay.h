@@ -9,6 +9,7 @@
 #include <jansson.h>
 #include <sys/types.h>
 
+#include "code/roles.h"
 #include "tune/tune.h"
 
 /* ---- the device --------------------------------------------------------------------------------
@@ -84,6 +85,16 @@ struct replay_extent {
     uint32_t region; /* of a global: index into the capture's regions */
 };
 
+/* A run of an image's bytes of which the original's PTX says the same. */
+struct replay_datum {
+    size_t from, to;       /* in an image */
+    bool read, global;     /* loaded by the original; a module variable */
+    uint8_t stores, loads; /* enum element of what it writes there, and of what it loads */
+    uint8_t width;         /* of an element that it loads, bytes */
+    unsigned roles;        /* what loaded data are used for: ROLE_… */
+    size_t number;         /* of its first element in memory->bound */
+};
+
 /* An image is all mapped bytes, extent after extent. Masks have 0xff for bytes that belong. */
 struct replay_memory {
     const struct kg_capture *capture;
@@ -101,6 +112,11 @@ struct replay_memory {
     unsigned char *work, *other, *first; /* scratch; first: result of the variant's first run */
     const struct kg_capture **others;    /* of the same signature, at other times */
     unsigned other_count;
+    uint32_t datum_count;      /* 0: nothing is known; all is compared by bits */
+    struct replay_datum *data; /* in order, without gaps but for padding */
+    struct inexact *inexact;   /* gets what passed without being equal; NULL: not wanted */
+    float *bound; /* in `auto`: largest difference of each element of floating point that may be
+                     written, for the launch that was measured last; NULL: not measured */
 };
 
 /* Plans the extents for a capture's regions: whole granules, with a granule of red zone on either
@@ -137,17 +153,25 @@ uint64_t random_word(uint64_t seed, uint64_t index);
 /* ---- comparing ---------------------------------------------------------------------------------
  */
 
-enum element { ELEMENT_BITS, ELEMENT_F32, ELEMENT_F64 };
+/* What the original's PTX says of the bytes of the images (NULL: nothing) into memory->data. */
+kg_status memory_data(struct replay_memory *memory, const char *ptx, const char *entry);
+/* The run that holds a byte; NULL: none. */
+const struct replay_datum *memory_datum(const struct replay_memory *memory, size_t at);
 
-struct accuracy {
-    double relative; /* 0: bitwise */
-    enum element element;
+/* What passed a comparison without being equal bit for bit. */
+struct inexact {
+    uint64_t elements;
+    double ulps, of_bound; /* of the one that is most ulps away */
+    size_t at;             /* … and its place */
 };
-/* "bitwise" or "rel:X"; KG_BAD_INPUT with one log line otherwise. */
-kg_status accuracy_parse(const char *text, struct accuracy *out);
-/* Type of all that the entry stores to memory, by definition of the stored registers; ELEMENT_BITS
- * if they differ or are unknown. */
-enum element element_of_ptx(const char *ptx, const char *entry);
+
+/* Elements of floating point, ELEMENT_F16 to ELEMENT_F64: size, bits of the significand, value, the
+ * distance of two neighbours at a value. */
+unsigned element_bytes(uint8_t element);
+unsigned element_bits(uint8_t element);
+double element_get(const unsigned char *image, size_t at, uint8_t element);
+void element_put(unsigned char *image, size_t at, uint8_t element, double value);
+double element_ulp(double value, uint8_t element);
 
 /* Offset of the first byte in [from, total) where a and b differ and mask (NULL: everywhere) is
  * set; total if none. */
@@ -157,6 +181,10 @@ size_t first_difference(const unsigned char *a, const unsigned char *b, const un
  * within accuracy; else *at is the first offending byte. */
 bool results_equal(const struct replay_memory *memory, const unsigned char *got,
                    const unsigned char *expected, const struct accuracy *accuracy, size_t *at);
+/* Whether the original writes floating-point numbers; whether all of these are whole, and so small
+ * that sums that make them are exact in any order. */
+bool has_floats(const struct replay_memory *memory);
+bool whole_numbers(const struct replay_memory *memory, const unsigned char *image);
 /* Words for people about a difference at `at`. */
 void difference_text(const struct replay_memory *memory, const unsigned char *got,
                      const unsigned char *expected, const struct accuracy *accuracy, size_t at,
@@ -204,6 +232,7 @@ struct trial {
     const char *variant_ptx, *variant_entry; /* NULL: not known */
     uint32_t global_count; /* of the original's variables that the variant gets pointers to … */
     const char *const *globals; /* … by name */
+    bool exact_maker;           /* the variant comes from exact rewriting: proven, not only tried */
 
     /* found on the way */
     uint64_t seeds[4];    /* slack and written set, poison 1, poison 2, everything else */
@@ -217,6 +246,8 @@ struct trial {
     char launch_error[256];    /* of the variant's first launches; empty: none */
     size_t poison_at;          /* where the two poisoned runs differ; memory->total: nowhere */
     size_t timed_at;           /* where a timed launch's result was wrong; memory->total: nowhere */
+    bool told; /* in `auto`: on some inputs the bound would have refused lower precision */
+    struct inexact inexact; /* of all comparisons of the variant's results that passed */
     struct timing cold, warm;
     const struct timing *chosen; /* the one that the verdict rests on; NULL before timing */
     json_t *evidence;
@@ -236,6 +267,14 @@ kg_status trial_observe(struct trial *trial, enum side side, unsigned what, uint
                         struct replay_observed *out);
 /* How long the variant may take, ms, where the original took ns at most. */
 long trial_limit_ms(const struct trial *trial, double ns);
+/* In `auto`, measures how far a result may be from `reference`, the original's after a launch on
+ * `state`, into memory->bound; nothing in other modes. ill: the inputs are meant to be badly
+ * conditioned. */
+kg_status bound_measure(struct trial *trial, const unsigned char *state,
+                        const unsigned char *reference, bool ill);
+/* Whether the bound would refuse `reference` with its significands cut to the next lower precision:
+ * half of the elements that this changes must be refused. */
+bool bound_tells(const struct trial *trial, const unsigned char *reference);
 /* Which bytes may be poisoned: memory's `read` and `written` are known. */
 kg_status written_find(struct trial *trial);
 /* Captured memory with a small change that the original survives: number `index` of them, or *end.
@@ -270,10 +309,10 @@ enum { RESULT_FD = 3 }; /* where the child finds the descriptor for its lines */
 struct replay_request {
     json_t *json;
     const char *capture, *code, *ptx, *entry, *accuracy, *gates_off;
+    bool exact_maker;
     unsigned other_count;
     const char *others[JOB_OTHERS]; /* captures of the same signature at other times */
     const char *signature;          /* its id, for the evidence */
-    enum element element;
     struct kg_launch launch;
     uint32_t global_count;
     const char *globals[VARIANT_GLOBALS];

@@ -64,6 +64,7 @@ static void label_put(const struct replay_request *request, json_t *json)
         json_array_append_new(seeds, json_string(text));
     }
     json_object_set_new(json, "seeds", seeds);
+    json_object_set_new(json, "exact_maker", json_boolean(request->exact_maker));
     if (request->signature)
         json_object_set_new(json, "signature", json_string(request->signature));
 }
@@ -104,12 +105,12 @@ kg_status request_write(const struct replay_request *request, const char *path)
         json_array_append_new(globals, json_string(request->globals[i]));
     const struct kg_launch *l = &request->launch;
     json_t *json = json_pack(
-        "{ss ss* ss* ss* ss ss* si s[IIIIIII] so sI sI sI si}", "capture", request->capture, "code",
+        "{ss ss* ss* ss* ss ss* s[IIIIIII] so sI sI sI si}", "capture", request->capture, "code",
         request->code, "ptx", request->ptx, "entry", request->entry, "accuracy", request->accuracy,
-        "gates_off", request->gates_off, "element", (int)request->element, "launch",
-        (json_int_t)l->grid.x, (json_int_t)l->grid.y, (json_int_t)l->grid.z, (json_int_t)l->block.x,
-        (json_int_t)l->block.y, (json_int_t)l->block.z, (json_int_t)l->shared, "globals", globals,
-        "repeats", (json_int_t)request->repeats, "runs", (json_int_t)request->runs, "limit_ms",
+        "gates_off", request->gates_off, "launch", (json_int_t)l->grid.x, (json_int_t)l->grid.y,
+        (json_int_t)l->grid.z, (json_int_t)l->block.x, (json_int_t)l->block.y,
+        (json_int_t)l->block.z, (json_int_t)l->shared, "globals", globals, "repeats",
+        (json_int_t)request->repeats, "runs", (json_int_t)request->runs, "limit_ms",
         (json_int_t)request->variant_limit_ms, "compiler", request->compiler_version);
     if (json) {
         others_put(request, json);
@@ -126,6 +127,7 @@ kg_status request_write(const struct replay_request *request, const char *path)
 
 static bool label_take(json_t *json, struct replay_request *out)
 {
+    out->exact_maker = json_is_true(json_object_get(json, "exact_maker"));
     json_t *seeds = json_object_get(json, "seeds");
     out->signature = json_string_value(json_object_get(json, "signature"));
     out->seeded = json_array_size(seeds) > 0;
@@ -152,13 +154,12 @@ static bool manners_take(json_t *json, struct replay_request *out)
 static kg_status unpack(json_t *json, struct replay_request *out)
 {
     json_int_t n[7], repeats, runs, limit;
-    int element;
     json_t *globals;
-    if (json_unpack(json, "{ss s?s s?s s?s ss s?s si s[IIIIIII] so sI sI sI si}", "capture",
+    if (json_unpack(json, "{ss s?s s?s s?s ss s?s s[IIIIIII] so sI sI sI si}", "capture",
                     &out->capture, "code", &out->code, "ptx", &out->ptx, "entry", &out->entry,
-                    "accuracy", &out->accuracy, "gates_off", &out->gates_off, "element", &element,
-                    "launch", &n[0], &n[1], &n[2], &n[3], &n[4], &n[5], &n[6], "globals", &globals,
-                    "repeats", &repeats, "runs", &runs, "limit_ms", &limit, "compiler",
+                    "accuracy", &out->accuracy, "gates_off", &out->gates_off, "launch", &n[0],
+                    &n[1], &n[2], &n[3], &n[4], &n[5], &n[6], "globals", &globals, "repeats",
+                    &repeats, "runs", &runs, "limit_ms", &limit, "compiler",
                     &out->compiler_version))
         return KG_BAD_INPUT;
     out->launch = (struct kg_launch){{(uint32_t)n[0], (uint32_t)n[1], (uint32_t)n[2]},
@@ -167,7 +168,6 @@ static kg_status unpack(json_t *json, struct replay_request *out)
     if (!others_take(json, out) || !label_take(json, out) || !free_take(json, out) ||
         !manners_take(json, out))
         return KG_BAD_INPUT;
-    out->element = (enum element)element;
     out->repeats = (unsigned)repeats;
     out->runs = (unsigned)runs;
     out->variant_limit_ms = (long)limit;
@@ -236,13 +236,28 @@ static kg_status open_others(struct child *child)
     return memory_others(&child->memory, child->others, child->other_count);
 }
 
+/* The original's PTX, for what it says of its memory; without, nothing is known. */
+static kg_status read_original(struct child *child)
+{
+    const struct kg_capture *capture = &child->capture;
+    struct image_code code = {0};
+    bool soft = !strcmp(capture->hardware.vendor, "softgpu");
+    bool has = image_select(capture->image, capture->image_size, capture->hardware.arch, soft,
+                            &code) == KG_OK &&
+               code.ptx.size;
+    kg_status status =
+        memory_data(&child->memory, has ? (const char *)code.ptx.data : NULL, capture->entry);
+    image_code_free(&code);
+    return status;
+}
+
 static kg_status prepare(struct child *child, char *reason, size_t reason_size)
 {
     const struct replay_request *request = &child->request;
     struct trial *trial = &child->trial;
-    kg_status status = accuracy_parse(request->accuracy, &trial->accuracy);
-    if (status == KG_OK)
-        status = capture_read(request->capture, &child->capture);
+    if (!accuracy_parse(request->accuracy, &trial->accuracy))
+        log_line(KG_ERROR, "KGENRT_ACCURACY='%s' is not known: bitwise", request->accuracy);
+    kg_status status = capture_read(request->capture, &child->capture);
     if (status == KG_OK && request->code)
         status = file_read(request->code, MOST_CODE, &child->code);
     if (status == KG_OK && request->ptx)
@@ -258,6 +273,8 @@ static kg_status prepare(struct child *child, char *reason, size_t reason_size)
     status = memory_create(&child->memory);
     if (status == KG_OK)
         status = open_others(child);
+    if (status == KG_OK)
+        status = read_original(child);
     if (status != KG_OK)
         snprintf(reason, reason_size, "%s", status_text(status));
     return status;
@@ -385,8 +402,8 @@ static int run(struct child *child, const char *request)
     trial->memory = &child->memory;
     trial->original = child->capture.launch;
     trial->variant = child->request.launch;
-    trial->accuracy.element = child->request.element;
     trial->gates_off = child->request.gates_off;
+    trial->exact_maker = child->request.exact_maker;
     trial->free = child->request.free;
     trial->free_count = child->request.free_count;
     trial->repeats = child->request.repeats;

@@ -180,6 +180,8 @@ void memory_free(struct replay_memory *memory)
     free(memory->work);
     free(memory->other);
     free(memory->first);
+    free(memory->data);
+    free(memory->bound);
     free(memory->others);
     *memory = (struct replay_memory){0};
 }

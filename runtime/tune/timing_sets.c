@@ -98,6 +98,8 @@ static kg_status agree(struct trial *trial, bool drawn, unsigned char *right)
                        "does not end");
     kg_status status = trial_launch(trial, ORIGINAL, memory->work, memory->other);
     if (status == KG_OK)
+        status = bound_measure(trial, memory->work, memory->other, false);
+    if (status == KG_OK)
         status = trial_launch(trial, VARIANT, memory->work, right);
     if (status != KG_OK)
         return status;
@@ -191,6 +193,8 @@ kg_status set_check_unseen(struct course *course)
     kg_status status = fetch(trial); /* the variant's, in `other` */
     if (status == KG_OK)
         status = trial_launch(trial, ORIGINAL, course->right[course->sets], memory->work);
+    if (status == KG_OK)
+        status = bound_measure(trial, course->right[course->sets], memory->work, false);
     if (status == KG_OK && !same_memory(trial, memory->other, memory->work, &at) &&
         at < trial->timed_at)
         trial->timed_at = at;

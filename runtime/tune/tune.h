@@ -31,6 +31,7 @@ struct verdict {
     kg_status status; /* KG_OK, KG_REFUSED, KG_SLOWER, KG_TIMEOUT, KG_CHILD, … */
     char gate[32];    /* name of the gate that refused: see verify.c's table */
     char reason[1024];
+    bool exact; /* every comparison was equal bit for bit */
     double original_ns, variant_ns, ratio, low, high;
     bool
         unshown[FREE_PIECES]; /* of job->free: no value of it changed the result, so it is pinned */

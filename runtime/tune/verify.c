@@ -170,11 +170,12 @@ static kg_status say_end(struct trial *trial, kg_status status, const char *gate
     for (uint32_t i = 0; i < trial->free_count; i++)
         if (trial->unshown[i])
             json_array_append_new(unshown, json_integer(i));
-    json_t *end = json_pack("{si ss ss sf sf sf sf sf so sO}", "status", (int)status, "gate",
-                            gate ? gate : "", "reason", status == KG_OK ? "" : trial->reason,
-                            "original_ns", timing->original_ns, "variant_ns", timing->variant_ns,
-                            "ratio", timing->ratio, "low", timing->low, "high", timing->high,
-                            "unshown", unshown, "evidence", trial->evidence);
+    json_t *end =
+        json_pack("{si ss ss sb sf sf sf sf sf so sO}", "status", (int)status, "gate",
+                  gate ? gate : "", "reason", status == KG_OK ? "" : trial->reason, "exact",
+                  !trial->inexact.elements, "original_ns", timing->original_ns, "variant_ns",
+                  timing->variant_ns, "ratio", timing->ratio, "low", timing->low, "high",
+                  timing->high, "unshown", unshown, "evidence", trial->evidence);
     char *text = end ? json_dumps(end, JSON_COMPACT) : NULL;
     json_decref(end);
     bool good = text && write_all(trial->lines, "end ", 4) &&

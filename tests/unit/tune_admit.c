@@ -88,9 +88,12 @@ static void constructs(void)
     expect((struct test){.ptx = adds, .original = adds});
     expect((struct test){.ptx = ORIGINAL_PTX("\tred.global.add.u32 [%rd1], %r1;\n"),
                          .original = adds});
-    const char *cached = ORIGINAL_PTX("\tld.global.nc.f32 %f1, [%rd1];\n");
+    const char *cached =
+        ORIGINAL_PTX("\tld.param.u64 %rd1, [k_0];\n\tld.global.nc.f32 %f1, [%rd1];\n");
     expect((struct test){.ptx = cached});
     expect((struct test){.ptx = cached, .overlaps = 1, .words = "ld.global.nc"});
+    expect((struct test){.ptx = ORIGINAL_PTX("\tld.global.nc.f32 %f1, [%rd1];\n"),
+                         .words = "come from no parameter"});
     const char *waits = ORIGINAL_PTX("\tgriddepcontrol.wait;\n");
     const char *triggers =
         ORIGINAL_PTX("\tgriddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;\n");

@@ -7,6 +7,7 @@
 #include "tune/job.h"
 #include "tune/replay.h"
 
+#include <math.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -96,6 +97,19 @@ static void copies(const float *x, float *y)
 
 static void writes_nothing(const float *x, float *y)
 {
+}
+
+/* Follows indices: sound while all are below N. */
+static void gathers(const float *x, float *y)
+{
+    const uint32_t *from = (const uint32_t *)x;
+    for (int i = 0; i < N; i++)
+        ((uint32_t *)y)[i] = from[from[i] % N] * 3 + 1;
+}
+
+static uint32_t index_at(uint32_t i)
+{
+    return (i * 7 + 3) % (N - 100); /* none at the end */
 }
 
 /* ---- variants ----------------------------------------------------------------------------------
@@ -258,6 +272,51 @@ static void aligned_more(const float *x, float *y)
         y[7] += 1;
 }
 
+static void always_one(const float *x, float *y)
+{
+    for (int i = 0; i < N; i++)
+        y[i] = 1;
+}
+
+static void drops_nan(const float *x, float *y)
+{
+    base(x, y);
+    for (int i = 0; i < N; i++)
+        if (isnan(x[i]))
+            y[i] = 0;
+}
+
+static void flushes(const float *x, float *y)
+{
+    for (int i = 0; i < N; i++)
+        y[i] = fabsf(x[i]) < 1e-38f ? copysignf(0, x[i]) : x[i];
+}
+
+static void keeps_the_sign(const float *x, float *y)
+{
+    for (int i = 0; i < N; i++)
+        y[i] = x[i];
+}
+
+static void loses_the_sign(const float *x, float *y)
+{
+    for (int i = 0; i < N; i++)
+        y[i] = x[i] + 0.0f;
+}
+
+static void saturates(const float *x, float *y)
+{
+    for (int i = 0; i < N; i++)
+        y[i] = x[i] > 1e30f ? 2e30f : 2 * x[i] + 1;
+}
+
+static void forgets_the_last(const float *x, float *y)
+{
+    const uint32_t *from = (const uint32_t *)x;
+    for (int i = 0; i < N; i++)
+        ((uint32_t *)y)[i] = from[i] >= N - 100 ? 0 : from[from[i] % N] * 3 + 1;
+}
+
 static void slightly_off(const float *x, float *y)
 {
     base(x, y);
@@ -282,6 +341,7 @@ struct fake {
     const struct replay_memory *memory;
     bool elsewhere;
     unsigned char *kept;
+    bool fussy;
     bool refuse; /* the variant's launches fail, as the driver reports an illegal address */
 };
 
@@ -360,6 +420,17 @@ static void fake_masks(const struct fake *fake, enum side side, unsigned char *r
         writes[y + i] = k == every_second_byte && i % 2 ? 0 : 0xff;
 }
 
+/* Of `gathers`: an offence for each index out of bounds, or that was not captured. */
+static void watch_indices(const struct fake *fake, struct replay_observed *out)
+{
+    for (uint32_t i = 0; i < N; i++) {
+        uint32_t index = ((const uint32_t *)X_AT)[i];
+        out->offences += index >= N || (fake->fussy && index != index_at(i));
+    }
+    if (out->offences)
+        snprintf(out->first, sizeof out->first, "an index beyond the end");
+}
+
 static kg_status fake_observe(struct replay_device *device, enum side side, unsigned what,
                               uint64_t budget, unsigned char *reads, unsigned char *writes,
                               struct replay_observed *out)
@@ -374,6 +445,8 @@ static kg_status fake_observe(struct replay_device *device, enum side side, unsi
         *out = what & INSTRUMENT_RACES ? says->races : says->touched;
     if (out && reads && writes)
         fake_masks(fake, side, reads, writes);
+    if (out && fake->kernels[ORIGINAL] == gathers)
+        watch_indices(fake, out);
     return KG_OK;
 }
 
@@ -453,6 +526,9 @@ struct request {
     bool blind, fixed; /* the device observes nothing; has one layout */
     double relative;
     struct observation says[2];
+    bool exact, fussy; /* exact: by rules; fussy: only captured indices are sound */
+    uint8_t loads;     /* what the PTX says of x; 0: floats … */
+    unsigned roles;    /* … that end in results */
 };
 
 static int child(const struct request *request, int fd)
@@ -473,7 +549,8 @@ static int child(const struct request *request, int fd)
                         .ns = {request->ns[0], request->ns[1]},
                         .says = {request->says[0], request->says[1]},
                         .memory = &memory,
-                        .refuse = request->refuse};
+                        .refuse = request->refuse,
+                        .fussy = request->fussy};
     void *windows = mmap((void *)(uintptr_t)BASE, 4 * WINDOW, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     (void)signal(SIGSEGV, SIG_DFL); /* a sanitizer's report about `illegal` would mislead */
@@ -482,19 +559,42 @@ static int child(const struct request *request, int fd)
         fake.device.args = (unsigned char *)&given, fake.device.args_size = sizeof given;
     base = request->original == knows_distance ? out_of_place : request->original;
     fixture_make(&fixture, request->original, request->stale);
+    for (uint32_t i = 0; i < N && request->roles & ROLE_INDEX; i++) {
+        uint32_t index = index_at(i);
+        memcpy(&fixture.x[i], &index, 4);
+    }
     if (windows == MAP_FAILED || memory_plan(&memory, &fixture.capture, GRANULE, WINDOW) != KG_OK ||
         memory_create(&memory) != KG_OK)
         return 9;
-    struct trial trial = {.device = &fake.device,
-                          .memory = &memory,
-                          .variant = fixture.capture.launch,
-                          .accuracy = {request->relative, ELEMENT_F32},
-                          .gates_off = request->off,
-                          .free = pieces,
-                          .free_count = request->free ? 2 : 0,
-                          .repeats = REPEATS,
-                          .variant_limit_ms = 400,
-                          .lines = fd};
+    size_t x = X_AT - memory.extents[0].address,
+           y = memory.extents[1].at + (Y_AT - memory.extents[1].address);
+    struct replay_datum data[] = {{.from = x,
+                                   .to = x + sizeof fixture.x,
+                                   .read = true,
+                                   .loads = request->loads ? request->loads : ELEMENT_F32,
+                                   .width = 4,
+                                   .roles = request->roles ? request->roles : ROLE_VALUE},
+                                  {.from = y,
+                                   .to = y + sizeof fixture.y,
+                                   .read = true,
+                                   .loads = ELEMENT_F32,
+                                   .stores = ELEMENT_F32,
+                                   .width = 4,
+                                   .roles = ROLE_VALUE}};
+    memory.datum_count = 2;
+    memory.data = memcpy(malloc(sizeof data), data, sizeof data);
+    struct trial trial = {
+        .device = &fake.device,
+        .memory = &memory,
+        .variant = fixture.capture.launch,
+        .exact_maker = request->exact,
+        .accuracy = {request->relative > 0 ? ACCURACY_REL : ACCURACY_BITWISE, request->relative},
+        .gates_off = request->off,
+        .free = pieces,
+        .free_count = request->free ? 2 : 0,
+        .repeats = REPEATS,
+        .variant_limit_ms = 400,
+        .lines = fd};
     return trial_run(&trial) == KG_IO;
 }
 
@@ -667,9 +767,11 @@ static void unverifiable(void)
     r.original = r.variant = zeros;
     expect("zeros", r, KG_NOT_ELIGIBLE, "vacuity", "writes zeros would pass");
     r.original = r.variant = above;
-    expect("a constant", r, KG_NOT_ELIGIBLE, "vacuity", "writes one constant would pass");
+    expect("a constant here, but not on other inputs", r, KG_OK, "", "");
+    r.variant = always_one;
+    expect("the constant", r, KG_REFUSED, "inputs", "wrong result on other inputs");
     r.original = r.variant = copies;
-    expect("copies", r, KG_NOT_ELIGIBLE, "vacuity", "copies buffer 0 to 1 would pass");
+    expect("copies", r, KG_OK, "", "");
     r.original = r.variant = writes_nothing;
     expect("nothing", r, KG_NOT_ELIGIBLE, "vacuity", "writes nothing");
 }
@@ -733,6 +835,36 @@ static void observed(void)
     free(verdict.evidence);
 }
 
+static void inputs(void)
+{
+    static const struct {
+        kernel *variant;
+        const char *words;
+    } wrong[] = {{drops_nan, "NaN, infinities"}, {saturates, "other inputs"}};
+    struct request r = {.original = out_of_place};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        r.variant = wrong[i].variant;
+        expect(wrong[i].words, r, KG_REFUSED, "inputs", wrong[i].words);
+    }
+    r.original = keeps_the_sign;
+    r.variant = loses_the_sign;
+    expect("loses the sign of zero", r, KG_REFUSED, "inputs", "other inputs");
+    r.variant = flushes;
+    expect("flushes denormals", r, KG_REFUSED, "inputs", "other inputs");
+    r = (struct request){.original = gathers,
+                         .variant = gathers,
+                         .loads = ELEMENT_INT,
+                         .roles = ROLE_INDEX | ROLE_VALUE};
+    expect("indices", r, KG_OK, "", "");
+    r.fussy = true;
+    expect("indices that may not change", r, KG_NOT_ELIGIBLE, "inputs", "an index beyond the end");
+    r.exact = true;
+    expect("indices that may not change, exact", r, KG_OK, "", "");
+    r.exact = r.fussy = false;
+    r.variant = forgets_the_last;
+    expect("forgets the last indices", r, KG_REFUSED, "inputs", "indices");
+}
+
 /* The evidence says which bytes were found written and which poisoned. */
 static void written(kernel *original, bool stale, long bytes, long poisoned)
 {
@@ -757,6 +889,7 @@ int main(void)
     layouts();
     observed();
     scalars();
+    inputs();
     written(out_of_place, false, 4 * N, 4 * N);
     written(out_of_place, true, 4 * N, 4 * N);
     written(in_place, false, 4 * N, 0);

@@ -5,6 +5,7 @@ kg_status gate_compare(struct trial *trial)
 {
     struct replay_memory *memory = trial->memory;
     char text[512];
+    memory->inexact = &trial->inexact;
     for (unsigned run = 0; run < 2; run++) {
         const unsigned char *got = run ? memory->other : memory->first;
         size_t at;
@@ -17,12 +18,10 @@ kg_status gate_compare(struct trial *trial)
     return KG_OK;
 }
 
-/* Equal where the original writes, within accuracy; else bit for bit. `at`: the first offence. */
-bool same_memory(const struct trial *trial, const unsigned char *got, const unsigned char *expected,
-                 size_t *at)
+bool same_memory_as(const struct replay_memory *memory, const unsigned char *got,
+                    const unsigned char *expected, const struct accuracy *accuracy, size_t *at)
 {
-    const struct replay_memory *memory = trial->memory;
-    if (!results_equal(memory, got, expected, &trial->accuracy, at))
+    if (!results_equal(memory, got, expected, accuracy, at))
         return false;
     size_t from = 0;
     while ((*at = first_difference(got, expected, NULL, from, memory->total)) < memory->total) {
@@ -31,4 +30,10 @@ bool same_memory(const struct trial *trial, const unsigned char *got, const unsi
         from = *at + 1;
     }
     return true;
+}
+
+bool same_memory(const struct trial *trial, const unsigned char *got, const unsigned char *expected,
+                 size_t *at)
+{
+    return same_memory_as(trial->memory, got, expected, &trial->accuracy, at);
 }

@@ -5,6 +5,7 @@
 #ifndef KG_GATES_H
 #define KG_GATES_H
 
+#include "tune/draw.h"
 #include "tune/replay.h"
 
 kg_status gate_replay(struct trial *trial);
@@ -34,5 +35,16 @@ void trial_saw(struct trial *trial, const char *gate, json_t *seen_take);
 /* Equal where the original writes, within accuracy; else bit for bit. `at`: the first offence. */
 bool same_memory(const struct trial *trial, const unsigned char *got, const unsigned char *expected,
                  size_t *at);
+bool same_memory_as(const struct replay_memory *memory, const unsigned char *got,
+                    const unsigned char *expected, const struct accuracy *accuracy, size_t *at);
+
+/* draws.c. Makes memory->work a state with other inputs: number below draw_row_count: a row of
+ * draws.def, else what was captured at another time. Old contents of outputs are random. */
+void draw_state(struct trial *trial, unsigned number, unsigned turn, uint64_t seed,
+                struct drawn *drawn, const char **text);
+/* True if the instrumented side is not sound on memory->work, or this cannot be known, where what
+ * was drawn puts it at risk. */
+bool draw_unsound(struct trial *trial, enum side side, const struct drawn *drawn,
+                  char why[static 320]);
 
 #endif

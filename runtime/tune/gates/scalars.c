@@ -131,6 +131,10 @@ static kg_status both_agree(struct drawing *d, bool *shown)
         return because(trial, KG_NOT_ELIGIBLE,
                        "the original does not survive another value of a free scalar: %s",
                        trial->device->error);
+    if (bound_measure(trial, memory->work, d->expected, true) != KG_OK)
+        return because(trial, KG_NOT_ELIGIBLE,
+                       "the original does not survive small changes of its inputs: %s",
+                       trial->device->error);
     if (trial_launch(trial, VARIANT, memory->work, memory->other) != KG_OK)
         return because(trial, KG_REFUSED, "a launch with other values of free scalars failed: %s",
                        trial->device->error);

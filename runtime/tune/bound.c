@@ -1,0 +1,326 @@
+/* The bound of accuracy `auto`: how far an element of a result may be from the original's, measured
+ * on the original itself, for the inputs at hand.
+ *
+ *     a few ulp + 16 * the original's own rounding noise + 8 * what an ulp of the inputs makes
+ *
+ * and never more than a share of the root mean square of the results around. Both are taken from
+ * one table of differences (Hamming, Numerical Methods for Scientists and Engineers, on the noise
+ * of a table; Moré and Wild, Estimating Computational Noise, 2011): the inputs go in equal steps
+ * along a direction of random signs, far enough that every rounding falls anew, and near enough
+ * that the results are smooth: the fourth difference is then noise, the first the slope. One ulp of
+ * the inputs alone would hardly move a long sum's roundings, which are what another order of
+ * summation changes.
+ *
+ * Elements share what was measured with their like: noise with all results of the same binary
+ * exponent, times the local excess of a run of neighbours, and never less than their own.
+ *
+ * Never: a bound for what is not floating point by data flow, or for a result that is infinite. */
+#include "tune/draw.h"
+#include "tune/replay.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DIRECTIONS = 2, POINTS = 4, NEIGHBOURS = 64, EXPONENTS = 2200, MIDDLE = 1100 };
+
+static const double few_ulp = 4, noise_times = 16, slope_times = 8;
+
+/* At -2, -1, 1, 2 steps. */
+static const double steps[POINTS] = {-2, -1, 1, 2};
+static const double fourth[POINTS] = {1, -4, -4, 1}, first[POINTS] = {1, -8, 8, -1};
+static const double fourth_norm = 8.366600265340756 /* sqrt(70) */, first_norm = 12;
+
+/* By element type: a step is 2^-step of a number's binade; a bound is at most 2^-cap of the root
+ * mean square, 2^-ill_cap where inputs are badly conditioned. */
+static const struct {
+    int step, cap, ill_cap;
+} scales[ELEMENT_COUNT] = {[ELEMENT_F16] = {5, 7, 4},
+                           [ELEMENT_BF16] = {4, 4, 3},
+                           [ELEMENT_F32] = {12, 10, 3},
+                           [ELEMENT_F64] = {26, 36, 20}};
+
+struct measure {
+    struct trial *trial;
+    struct replay_memory *memory;
+    const unsigned char *reference;
+    unsigned char *in, *out;
+    size_t count;          /* of elements of floating point that may be written */
+    float *fourth, *first; /* of the direction at hand */
+    float *noise, *slope;  /* squares, over all directions */
+};
+
+static bool floating(uint8_t element)
+{
+    return element >= ELEMENT_F16 && element <= ELEMENT_F64;
+}
+
+static bool smooth_input(const struct replay_datum *datum)
+{
+    return draw_takes(datum) && floating(datum->loads) && !(datum->roles & ROLES_INDEX);
+}
+
+/* The state with every floating-point input moved by so many steps along the direction. */
+static void move_inputs(const struct measure *m, const unsigned char *state, unsigned direction,
+                        double by)
+{
+    const struct replay_memory *memory = m->memory;
+    memcpy(m->in, state, memory->total);
+    for (uint32_t d = 0; d < memory->datum_count; d++) {
+        const struct replay_datum *datum = &memory->data[d];
+        size_t width = element_bytes(datum->loads);
+        if (!smooth_input(datum))
+            continue;
+        for (size_t at = datum->from; at + width <= datum->to; at += width) {
+            double value = element_get(state, at, datum->loads);
+            if (!(fabs(value) > 0) || !isfinite(value) || memory->slack[at] ||
+                (memory->written[at] && memory->poisoned[at]))
+                continue;
+            double step = element_ulp(value, datum->loads) *
+                          exp2((double)element_bits(datum->loads) - 1 - scales[datum->loads].step);
+            uint64_t random = random_word(m->trial->seeds[3] + direction, at);
+            element_put(m->in, at, datum->loads, value + (random & 1 ? by : -by) * step);
+        }
+    }
+}
+
+/* Calls each for all elements of floating point that the original writes. */
+static void each_result(struct measure *m,
+                        void (*each)(struct measure *m, const struct replay_datum *datum, size_t at,
+                                     size_t number, double data),
+                        double data)
+{
+    const struct replay_memory *memory = m->memory;
+    for (uint32_t d = 0; d < memory->datum_count; d++) {
+        const struct replay_datum *datum = &memory->data[d];
+        size_t width = element_bytes(datum->stores);
+        if (!floating(datum->stores))
+            continue;
+        for (size_t at = (datum->from + width - 1) / width * width; at + width <= datum->to;
+             at += width)
+            if (memory->written[at])
+                each(m, datum, at, datum->number + (at - datum->from) / width, data);
+    }
+}
+
+/* One point of the table, as differences from the reference, so that equal numbers cancel. data:
+ * the point's number. */
+static void add_point(struct measure *m, const struct replay_datum *datum, size_t at, size_t number,
+                      double data)
+{
+    double off =
+        element_get(m->out, at, datum->stores) - element_get(m->reference, at, datum->stores);
+    m->fourth[number] += (float)(fourth[(unsigned)data] * off);
+    m->first[number] += (float)(first[(unsigned)data] * off);
+}
+
+/* data: what makes of a step an ulp of the inputs. */
+static void add_direction(struct measure *m, const struct replay_datum *datum, size_t at,
+                          size_t number, double data)
+{
+    double noise = m->fourth[number] / fourth_norm, slope = m->first[number] / first_norm * data;
+    m->noise[number] += (float)(noise * noise / DIRECTIONS);
+    m->slope[number] += (float)(slope * slope / DIRECTIONS);
+}
+
+/* The widest of the inputs' types decides what an ulp is against a step. */
+static double ulps_a_step(const struct replay_memory *memory)
+{
+    double most = 0;
+    for (uint32_t d = 0; d < memory->datum_count; d++) {
+        const struct replay_datum *datum = &memory->data[d];
+        if (!smooth_input(datum))
+            continue;
+        double ulp = exp2(scales[datum->loads].step + 1 - (double)element_bits(datum->loads));
+        most = ulp > most ? ulp : most;
+    }
+    return most;
+}
+
+static kg_status measure_all(struct measure *m, const unsigned char *state)
+{
+    double ulp = ulps_a_step(m->memory);
+    for (unsigned direction = 0; direction < DIRECTIONS; direction++) {
+        memset(m->fourth, 0, m->count * sizeof *m->fourth);
+        memset(m->first, 0, m->count * sizeof *m->first);
+        for (unsigned point = 0; point < POINTS; point++) {
+            move_inputs(m, state, direction, steps[point]);
+            kg_status status = trial_launch(m->trial, ORIGINAL, m->in, m->out);
+            if (status != KG_OK)
+                return status;
+            each_result(m, add_point, point);
+        }
+        each_result(m, add_direction, ulp);
+    }
+    return KG_OK;
+}
+
+/* ---- from measures to a bound ------------------------------------------------------------------
+ */
+
+static unsigned bin_of(double value)
+{
+    int exponent = fabs(value) > 0 && isfinite(value) ? ilogb(value) : -MIDDLE;
+    return exponent <= -MIDDLE ? 0 : (unsigned)(exponent + MIDDLE);
+}
+
+/* Mean deviation of results by their binary exponent. */
+struct pool {
+    double noise[EXPONENTS], slope[EXPONENTS];
+    size_t count[EXPONENTS];
+    double squares; /* of the results themselves */
+    size_t finite;
+};
+
+static void pool_make(struct measure *m, const struct replay_datum *datum, struct pool *pool)
+{
+    size_t width = element_bytes(datum->stores);
+    *pool = (struct pool){0};
+    for (size_t at = (datum->from + width - 1) / width * width; at + width <= datum->to;
+         at += width) {
+        size_t number = datum->number + (at - datum->from) / width;
+        double value = element_get(m->reference, at, datum->stores);
+        if (!m->memory->written[at] || !isfinite(value) || !isfinite(m->noise[number]) ||
+            !isfinite(m->slope[number]))
+            continue;
+        unsigned bin = bin_of(value);
+        pool->noise[bin] += sqrt(m->noise[number]);
+        pool->slope[bin] += sqrt(m->slope[number]);
+        pool->count[bin]++;
+        pool->squares += value * value;
+        pool->finite++;
+    }
+    for (unsigned bin = 0; bin < EXPONENTS; bin++)
+        if (pool->count[bin]) {
+            pool->noise[bin] /= (double)pool->count[bin];
+            pool->slope[bin] /= (double)pool->count[bin];
+        }
+}
+
+/* By how much the measures of these neighbours exceed those of their like, at least 1. */
+static void excess(struct measure *m, const struct replay_datum *datum, const struct pool *pool,
+                   size_t from, size_t to, double *noise, double *slope)
+{
+    size_t width = element_bytes(datum->stores), count = 0;
+    *noise = *slope = 0;
+    for (size_t at = from; at < to; at += width) {
+        size_t number = datum->number + (at - datum->from) / width;
+        unsigned bin = bin_of(element_get(m->reference, at, datum->stores));
+        if (!m->memory->written[at] || !isfinite(m->noise[number]) || !isfinite(m->slope[number]))
+            continue;
+        count++;
+        if (pool->noise[bin] > 0)
+            *noise += m->noise[number] / (pool->noise[bin] * pool->noise[bin]);
+        if (pool->slope[bin] > 0)
+            *slope += m->slope[number] / (pool->slope[bin] * pool->slope[bin]);
+    }
+    *noise = fmax(1, sqrt(*noise / (double)(count ? count : 1)));
+    *slope = fmax(1, sqrt(*slope / (double)(count ? count : 1)));
+}
+
+static void bound_datum(struct measure *m, const struct replay_datum *datum, struct pool *pool,
+                        bool ill)
+{
+    size_t width = element_bytes(datum->stores), run = NEIGHBOURS * width;
+    pool_make(m, datum, pool);
+    double rms = sqrt(pool->squares / (double)(pool->finite ? pool->finite : 1));
+    double most = rms * exp2(-(ill ? scales[datum->stores].ill_cap : scales[datum->stores].cap));
+    for (size_t from = (datum->from + width - 1) / width * width; from + width <= datum->to;
+         from += run) {
+        size_t to = from + run < datum->to ? from + run : datum->to / width * width;
+        double noise, slope;
+        excess(m, datum, pool, from, to, &noise, &slope);
+        for (size_t at = from; at < to; at += width) {
+            size_t number = datum->number + (at - datum->from) / width;
+            double value = element_get(m->reference, at, datum->stores);
+            unsigned bin = bin_of(value);
+            double own_noise = isfinite(m->noise[number]) ? sqrt(m->noise[number]) : 0;
+            double own_slope = isfinite(m->slope[number]) ? sqrt(m->slope[number]) : 0;
+            double bound = noise_times * fmax(own_noise, noise * pool->noise[bin]) +
+                           slope_times * fmax(own_slope, slope * pool->slope[bin]);
+            double least = few_ulp / (element_bits(datum->stores) < 16 ? 2 : 1) *
+                           element_ulp(value, datum->stores);
+            bound = least + fmin(bound, most);
+            m->memory->bound[number] = isfinite((float)bound) ? (float)bound : 0;
+        }
+    }
+}
+
+static size_t count_results(struct replay_memory *memory)
+{
+    size_t count = 0;
+    for (uint32_t d = 0; d < memory->datum_count; d++) {
+        struct replay_datum *datum = &memory->data[d];
+        datum->number = count;
+        if (floating(datum->stores))
+            count += (datum->to - datum->from) / element_bytes(datum->stores) + 1;
+    }
+    return count;
+}
+
+kg_status bound_measure(struct trial *trial, const unsigned char *state,
+                        const unsigned char *reference, bool ill)
+{
+    struct replay_memory *memory = trial->memory;
+    struct measure m = {.trial = trial, .memory = memory, .reference = reference};
+    if (trial->accuracy.mode != ACCURACY_AUTO)
+        return KG_OK;
+    m.count = count_results(memory);
+    if (!memory->bound)
+        memory->bound = calloc(m.count + 1, sizeof *memory->bound);
+    struct pool *pool = malloc(sizeof *pool);
+    m.in = malloc(memory->total + 8);
+    m.out = malloc(memory->total + 8);
+    float *all = calloc(4 * m.count + 1, sizeof *all);
+    kg_status status = memory->bound && pool && m.in && m.out && all ? KG_OK : KG_NO_MEMORY;
+    m.fourth = all;
+    m.first = all + m.count;
+    m.noise = m.first + m.count;
+    m.slope = m.noise + m.count;
+    if (status == KG_OK && m.count)
+        status = measure_all(&m, state);
+    for (uint32_t d = 0; status == KG_OK && d < memory->datum_count; d++)
+        if (floating(memory->data[d].stores))
+            bound_datum(&m, &memory->data[d], pool, ill);
+    free(pool);
+    free(m.in);
+    free(m.out);
+    free(all);
+    return status;
+}
+
+/* ---- whether it can fail -----------------------------------------------------------------------
+ */
+
+/* Significand bits of the type below: what a cheaper unit would have left. */
+static unsigned lower_bits(uint8_t element)
+{
+    return element == ELEMENT_F64   ? 24
+           : element == ELEMENT_F32 ? 11
+           : element == ELEMENT_F16 ? 8
+                                    : 4;
+}
+
+bool bound_tells(const struct trial *trial, const unsigned char *reference)
+{
+    const struct replay_memory *memory = trial->memory;
+    size_t cut = 0, refused = 0;
+    for (uint32_t d = 0; d < memory->datum_count; d++) {
+        const struct replay_datum *datum = &memory->data[d];
+        size_t width = element_bytes(datum->stores);
+        if (!floating(datum->stores))
+            continue;
+        double unit = exp2((double)(element_bits(datum->stores) - lower_bits(datum->stores)));
+        for (size_t at = (datum->from + width - 1) / width * width; at + width <= datum->to;
+             at += width) {
+            double value = element_get(reference, at, datum->stores);
+            double ulp = unit * element_ulp(value, datum->stores);
+            double off = isfinite(value) ? fabs(value - trunc(value / ulp) * ulp) : 0;
+            if (!memory->written[at] || !(off > 0))
+                continue;
+            cut++;
+            refused += off > memory->bound[datum->number + (at - datum->from) / width];
+        }
+    }
+    return refused && 2 * refused >= cut;
+}

@@ -1,0 +1,51 @@
+/* What gates vacuity and inputs share: states of memory with other inputs, and whether a side is
+ * sound on them. */
+#include "tune/gates/gates.h"
+
+#include "code/instrument.h"
+
+#include <stdio.h>
+
+static const uint64_t budget = 1 << 20; /* branches backward of a thread, on a draw */
+
+bool draw_unsound(struct trial *trial, enum side side, const struct drawn *drawn,
+                  char why[static 320])
+{
+    const unsigned whats[] = {INSTRUMENT_CHECK, INSTRUMENT_RACES};
+    unsigned count = !(drawn->roles & ROLES_RISK) ? 0 : drawn->roles & ROLES_INDEX ? 2 : 1;
+    for (unsigned i = 0; i < count; i++) {
+        struct replay_observed seen = {0};
+        if (!trial->device->observe) {
+            snprintf(why, 320, "there is no instrumented run on this device");
+            return true;
+        }
+        kg_status status =
+            trial_observe(trial, side, whats[i], budget, trial->memory->work, NULL, NULL, &seen);
+        if (status == KG_OK && !seen.offences && !seen.races)
+            continue;
+        snprintf(why, 320, "%s", status == KG_OK ? seen.first : trial->device->error);
+        return true;
+    }
+    return false;
+}
+
+void draw_state(struct trial *trial, unsigned number, unsigned turn, uint64_t seed,
+                struct drawn *drawn, const char **text)
+{
+    struct replay_memory *memory = trial->memory;
+    memory_state(memory, seed & ~UINT64_C(1), false, memory->work);
+    if (number < draw_row_count) {
+        *text = draw_rows[number].text;
+        *drawn = draw_fill(memory, &draw_rows[number], turn, seed, memory->work);
+        return;
+    }
+    *text = "captured at another time";
+    memory_other(memory, number - draw_row_count, memory->other);
+    *drawn = (struct drawn){0};
+    for (size_t at = 0; at < memory->total; at++) {
+        if (memory->slack[at] || (memory->written[at] && memory->poisoned[at]))
+            continue;
+        drawn->changed |= memory->other[at] != memory->work[at];
+        memory->work[at] = memory->other[at];
+    }
+}
