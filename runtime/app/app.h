@@ -57,6 +57,21 @@ enum kernel_state {
     KERNEL_SWAPPED,   /* has variants */
 };
 
+/* What is to be captured of a kernel that has variants: wish.c. Kinds of launches that were
+ * captured are read by launches, the rest is the watcher's. */
+enum { WISHES = 64 };
+struct wish {
+    _Atomic uint64_t kinds[WISHES]; /* 0: none */
+    atomic_bool only_new;           /* of KERNEL_WANTED: only a launch of another kind */
+    atomic_bool over;               /* a launch could not be captured: why_text */
+    unsigned count;
+    bool said;
+    bool full;                /* there are more kinds than KGENRT_SIGNATURES */
+    const struct swap *since; /* what follows is counted from this table on */
+    uint64_t refused, samples, looked_ns;
+    double total_ns, mean_ns; /* of the process; of launches that no guard covers */
+};
+
 /* One original entry point as this process knows it. Several handles may lead here (a CUkernel and
  * its CUfunctions). */
 struct kernel {
@@ -100,6 +115,7 @@ struct kernel {
     bool variants_wait;           /* a snapshot may hold variants: waits for a safe point */
     uint64_t retired_ns;          /* when its module died; 0 alive */
     struct track *tracks;         /* of its variants */
+    struct wish wish;
     /* Walkers skip retired records, and let go of those they hold: ten seconds later the record
      * becomes another kernel's. */
     struct kernel *next;    /* of all records */

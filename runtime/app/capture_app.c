@@ -150,9 +150,15 @@ static void limits_read(void)
     }
 }
 
+/* A kernel that has variants keeps them, and is asked for nothing more. */
 static void kernel_unfit(struct kernel *kernel, const char *why)
 {
     snprintf(kernel->why_text, sizeof kernel->why_text, "%s", why);
+    if (atomic_load_explicit(&kernel->swap, memory_order_acquire)) {
+        atomic_store_explicit(&kernel->wish.over, true, memory_order_release);
+        atomic_store_explicit(&kernel->state, KERNEL_SWAPPED, memory_order_release);
+        return;
+    }
     kernel->why = kernel->why_text;
     atomic_store_explicit(&kernel->state, KERNEL_UNFIT, memory_order_release);
 }
@@ -432,7 +438,9 @@ static void settle(struct kernel *kernel, enum outcome outcome, const char *why)
     bool first = !job.again;
     if (outcome == SAVED)
         schedule(kernel->plan);
-    else if (outcome == REFUSED && !first)
+    if (outcome == SAVED && first)
+        wish_taken(kernel, &job.launch, job.got.arguments);
+    if (outcome == REFUSED && !first)
         kernel->plan->due_ns = 0;
     if (outcome == REFUSED && first)
         kernel_unfit(kernel, why);

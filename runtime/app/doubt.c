@@ -23,6 +23,7 @@ void doubt_raise(struct track *track, bool differed, const char *text)
     snprintf(doubt.reason, sizeof doubt.reason, "%s", text);
     if (doubt_put(app_dir(), &doubt) != KG_OK || app_mode() != KG_MODE_TUNE)
         return; /* said by who found out; only who tunes captures */
+    atomic_store_explicit(&kernel->wish.only_new, false, memory_order_relaxed);
     atomic_store_explicit(&kernel->state, KERNEL_WANTED, memory_order_release);
     atomic_store_explicit(&kernel->slow_at, 0, memory_order_relaxed);
     spawn_wanted();

@@ -11,7 +11,8 @@ enum {
     BUDGET = 20,        /* samples in one tick of the watcher: 200 a second */
     FIRST_COUNTED = 3,  /* launches before it load code and warm caches: not in the median */
     ENOUGH = 3,         /* samples that make a median */
-    RETRY_CAPTURE = 16, /* launches until a refused capture is tried again */
+    STRIDE = 61,        /* launches between samples, later on */
+    RETRY_CAPTURE = 13, /* launches until another one is looked at for a capture */
 };
 static const uint64_t long_ns = 500000000ull;    /* a kernel that runs so long blocks loading */
 static const uint64_t wary_ns = 60000000000ull;  /* … and is expected again for so long */
@@ -27,8 +28,8 @@ uint64_t hot_next(uint64_t launch)
         return FIRST_COUNTED;
     if (launch < 6)
         return launch + 1;
-    if (launch >= 64)
-        return (launch / 64 + 1) * 64;
+    if (launch >= 64) /* a prime: kinds of launches come in turns */
+        return (launch / STRIDE + 1) * STRIDE;
     uint64_t next = 8;
     while (next <= launch)
         next *= 2;
@@ -111,9 +112,11 @@ static uint64_t next_slow(struct kernel *kernel, uint64_t number)
 
 /* A captured launch is the original's, so that its result is in the capture: no harm, but where
  * each process must do as the others do. */
-static bool capture_wanted(const struct kernel *kernel, const struct swap_entry *entry)
+static bool capture_wanted(const struct kernel *kernel, const struct launch *launch,
+                           const struct swap_entry *entry)
 {
-    if (!entry && atomic_load_explicit(&kernel->state, memory_order_acquire) == KERNEL_WANTED)
+    if (!entry && atomic_load_explicit(&kernel->state, memory_order_acquire) == KERNEL_WANTED &&
+        wish_open(kernel, launch))
         return true;
     return atomic_load_explicit(&kernel->again, memory_order_relaxed) &&
            !(entry && entry->track && entry->track->in_step);
@@ -132,12 +135,15 @@ CUresult hot_launch(struct kernel *kernel, const struct launch *launch,
     inside_kgenrt = true;
     struct sample *sample = NULL;
     bool captured = false;
-    if (capture_wanted(kernel, entry)) {
+    bool wanted = atomic_load_explicit(&kernel->state, memory_order_acquire) == KERNEL_WANTED;
+    if (capture_wanted(kernel, launch, entry)) {
         captured =
             stream_quiet(launch->explicit_stream) && capture_begin(kernel, launch, entry != NULL);
         if (!captured)
             atomic_store_explicit(&kernel->slow_at, number + RETRY_CAPTURE, memory_order_relaxed);
     } else {
+        if (wanted) /* by another launch */
+            atomic_store_explicit(&kernel->slow_at, number + RETRY_CAPTURE, memory_order_relaxed);
         CUresult tracked;
         if (entry && track_launch(kernel, launch, entry, number, &tracked)) {
             inside_kgenrt = was_inside;
@@ -206,6 +212,8 @@ static void collect(struct context *context, struct sample *sample)
             live_sample(sample->track, sample->pair, sample->swapped, ms * 1e6);
         if (timed && (sample->track || !sample->other))
             hot_sample(sample->kernel, sample->swapped, ms * 1e6);
+        else if (timed)
+            wish_sample(sample->kernel, ms * 1e6);
     }
     context_fault(context, result);
     sample_free(sample);
@@ -303,8 +311,10 @@ void hot_tick(void)
         sum += k->gpu_ns;
     }
     total = sum;
-    for (struct kernel *k = kernels_first(); k; k = k->next)
+    for (struct kernel *k = kernels_first(); k; k = k->next) {
         hot_judge(k, total);
+        wish_tick(k, total);
+    }
 }
 
 bool hot_idle(void)

@@ -100,6 +100,16 @@ struct sample *hot_sample_start(const struct launch *launch);
 void hot_sample_end(struct sample *sample, struct kernel *kernel, const struct launch *launch,
                     uint64_t number, bool variant, CUresult result);
 
+/* ---- wish.c: launches that no guard covers ------------------------------------------------------
+ */
+
+/* Whether a launch that no guard covers may be captured, while its kernel is wanted. */
+bool wish_open(const struct kernel *kernel, const struct launch *launch);
+/* The rest is the watcher's, locked. A launch was captured; packed: its parameters. */
+void wish_taken(struct kernel *kernel, const struct kg_launch *shape, const unsigned char *packed);
+void wish_sample(struct kernel *kernel, double ns); /* the time of one that no guard covered */
+void wish_tick(struct kernel *kernel, double total_ns);
+
 /* ---- capture_app.c, spool.c, spawn.c ------------------------------------------------------------
  */
 

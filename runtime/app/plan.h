@@ -40,10 +40,10 @@ struct plan {
     uint32_t nested_count;
     struct plan_nested led[PLAN_NESTED];
 
-    unsigned missed; /* launches that it did not fit */
-    unsigned remade; /* plans before it that no launch fitted */
-    unsigned rounds; /* captures that found addresses to what was not captured */
-    unsigned taken;  /* captures in the spool */
+    unsigned missed;         /* launches that it did not fit */
+    unsigned remade;         /* plans before it that no launch fitted */
+    unsigned rounds;         /* captures that found addresses to what was not captured */
+    unsigned taken;          /* captures in the spool */
     _Atomic uint64_t due_ns; /* when another one is wanted; 0: none */
 };
 

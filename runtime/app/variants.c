@@ -12,7 +12,7 @@
 #include <time.h>
 
 enum {
-    MOST = 8,           /* variants of one kernel */
+    MOST = 64,          /* variants of one kernel */
     DROPPED = 64,       /* variants that this process gave up */
     IDENTIFIED = 8,     /* kernels modelled in one tick */
     PARAM_BYTES = 8,    /* of a global's address as an added parameter */
@@ -134,6 +134,7 @@ struct found {
     struct kg_variant variants[MOST];
     bool in_step[MOST]; /* of each: from_bound */
     unsigned count;
+    struct swap_entry entries[MOST]; /* here for its size: stacks of apps' threads may be small */
 };
 
 /* Keeps a copy of each usable variant, best first. */
@@ -286,7 +287,7 @@ static void publish(struct kernel *kernel, struct swap *swap)
 }
 
 /* Variants that must not come and go while the program runs. */
-static unsigned kept(const struct swap *old, struct swap_entry entries[static MOST])
+static unsigned kept(const struct swap *old, struct swap_entry *entries)
 {
     unsigned count = 0;
     for (uint32_t i = 0; old && i < old->count && count < MOST; i++)
@@ -299,12 +300,14 @@ static unsigned kept(const struct swap *old, struct swap_entry entries[static MO
 /* Nothing for this kernel in the open snapshot (any more). */
 static void none_left(struct kernel *kernel)
 {
-    struct swap_entry entries[MOST];
+    struct swap_entry *entries = calloc(MOST, sizeof *entries);
     const struct swap *old = atomic_load_explicit(&kernel->swap, memory_order_acquire);
-    unsigned count = kept(old, entries);
-    if (count && count == old->count)
+    unsigned count = entries ? kept(old, entries) : 0;
+    bool all = count && count == old->count;
+    struct swap *swap = count && !all ? table_make(kernel, entries, count) : NULL;
+    free(entries);
+    if (all)
         return;
-    struct swap *swap = count ? table_make(kernel, entries, count) : NULL;
     publish(kernel, swap);
     if (swap)
         return;
@@ -321,9 +324,9 @@ static const struct swap_entry *entry_present(const struct swap *swap, const str
     return NULL;
 }
 
-static void load_found(struct kernel *kernel, const struct found *found)
+static void load_found(struct kernel *kernel, struct found *found)
 {
-    struct swap_entry entries[MOST];
+    struct swap_entry *entries = found->entries;
     const struct swap *old = atomic_load_explicit(&kernel->swap, memory_order_acquire);
     unsigned count = kept(old, entries);
     for (unsigned i = 0; i < found->count; i++)
