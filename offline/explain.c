@@ -172,6 +172,19 @@ static void add_tracks(struct words *words, const json_t *kernel)
     }
 }
 
+/* Launches that no guard covered are captured, too, as long as there are not too many kinds. */
+static void add_kinds(struct words *words, const json_t *kernel)
+{
+    double kinds = member_number(kernel, "kinds");
+    if (json_is_true(json_object_get(kernel, "kinds_full")))
+        add(words,
+            "; %.0f kinds of its launches (shape, scalars) were captured, and there are more: no "
+            "further ones are (KGENRT_SIGNATURES), and makers are asked for a more general variant",
+            kinds);
+    else if (kinds > 1)
+        add(words, "; %.0f kinds of its launches (shape, scalars) were captured", kinds);
+}
+
 static void add_swap(struct words *words, const json_t *kernel)
 {
     const json_t *variant = json_array_get(json_object_get(kernel, "variants"), 0);
@@ -270,6 +283,7 @@ json_t *kernel_explain(const json_t *kernel, const json_t *process, const json_t
     if (!strcmp(member_text(kernel, "state"), "captured"))
         add_worker(&words, kernel, process, stored);
     add_refusals(&words, kernel);
+    add_kinds(&words, kernel);
     add_tracks(&words, kernel);
     return json_text(words.text);
 }

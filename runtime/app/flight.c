@@ -228,6 +228,8 @@ static void put_counts(struct jout *out, struct kernel *k)
                          ? (double)(k->swapped_ns - k->first_seen_ns) / 1e9
                          : 0;
     jout_raw(out, ",\"seconds_to_swap\":"), jout_decimal(out, seconds);
+    jout_raw(out, ",\"kinds\":"), jout_integer(out, k->wish.count);
+    jout_raw(out, ",\"kinds_full\":"), jout_raw(out, k->wish.full ? "true" : "false");
 }
 
 static const char *const skip_keys[] = {
@@ -286,6 +288,9 @@ static void put_variants(struct jout *out, struct kernel *k)
 static void put_kernel(struct jout *out, struct kernel *k)
 {
     int state = atomic_load_explicit(&k->state, memory_order_acquire);
+    bool further = state == KERNEL_WANTED || state == KERNEL_CAPTURING || state == KERNEL_CAPTURED;
+    if (further && atomic_load_explicit(&k->swap, memory_order_acquire))
+        state = KERNEL_SWAPPED; /* another kind of its launches is looked at */
     bool observed = app_mode() == KG_MODE_OBSERVE && (state == KERNEL_NEW || state == KERNEL_COLD);
     jout_comma(out);
     jout_raw(out, "{\"id\":"), put_id(out, k->modelled ? &k->model.id : NULL);

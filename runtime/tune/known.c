@@ -158,4 +158,44 @@ kg_status known_make(struct job *job, const char *argument, unsigned attempt, un
     return status;
 }
 
+/* ---- for the prompt ----------------------------------------------------------------------------
+ */
+
+struct listing {
+    struct job *job;
+    unsigned count;
+    char *text;
+};
+
+static bool list(void *self, const struct kg_variant *v, bool best)
+{
+    struct listing *l = self;
+    const struct kg_signature *s = &v->signature;
+    const struct kg_dim g = s->launch.grid, b = s->launch.block;
+    if (!best || !id_equal(&v->hardware, &l->job->hardware) ||
+        !id_equal(&v->kernel, &l->job->model.id) || signature_holds(s, &l->job->capture))
+        return true;
+    if (l->count++ >= MOST_KNOWN)
+        return true;
+    l->text = arena_format(&l->job->arena, "%s- grid (%u, %u, %u), block (%u, %u, %u), shared %u",
+                           l->text, g.x, g.y, g.z, b.x, b.y, b.z, s->launch.shared);
+    for (uint32_t i = 0; l->text && i < s->scalar_count && i < MOST_KNOWN; i++)
+        l->text = arena_format(&l->job->arena, "%s%sp%u, byte %u: 0x%llx", l->text,
+                               i ? "; " : "; scalars ", s->scalars[i].param, s->scalars[i].offset,
+                               (unsigned long long)s->scalars[i].value);
+    l->text = l->text ? arena_format(&l->job->arena, "%s\n", l->text) : NULL;
+    return l->text != NULL;
+}
+
+unsigned known_launches(struct job *job, const char **text)
+{
+    struct listing l = {.job = job, .text = arena_copy(&job->arena, "", 0)};
+    *text = NULL;
+    if (!job->store || !l.text || store_each_variant(job->store, list, &l) == KG_NO_MEMORY ||
+        !l.text)
+        return 0;
+    *text = l.text;
+    return l.count;
+}
+
 const struct maker known_maker = {"known", known_make, 0};

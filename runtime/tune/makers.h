@@ -18,6 +18,10 @@ MAKER(known_make);
 /* Asked before all others, whatever KGENRT_MAKERS says: not in the table. */
 extern const struct maker known_maker;
 
+/* How many other launches of the job's kernel have variants, and, as lines of a prompt, the first
+ * of them. 0: none; the text may be NULL then. */
+unsigned known_launches(struct job *job, const char **text);
+
 /* Parses a reply that a maker got: sets out->maker and out->reply as well, and on KG_BAD_INPUT
  * out->note to the message. */
 kg_status maker_reply(struct job *job, const char *maker, const char *text, size_t size,

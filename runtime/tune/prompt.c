@@ -4,7 +4,7 @@
  * asked for here is what reply.c understands: change both together. */
 #include "tune/prompt.h"
 
-#include "tune/tune.h"
+#include "tune/makers.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -129,6 +129,24 @@ static void put_launch(struct text *t, const struct job *job)
              l->grid.x, l->grid.y, l->grid.z, l->block.x, l->block.y, l->block.z, l->shared);
     if (job->capture.app_ns > 0)
         text_put(t, "- median time %.2f us\n", job->capture.app_ns * 1e-3);
+    text_put(t, "\n");
+}
+
+/* Where several kinds of launches were met, one variant for all of them is worth more than one for
+ * each; with too many kinds it is all that is of use. */
+static void put_others(struct text *t, struct job *job)
+{
+    const char *list;
+    unsigned count = known_launches(job, &list);
+    if (!count)
+        return;
+    text_put(t,
+             "# Other launches\n\nThe program launches this kernel in other ways, too, for which "
+             "your kernel %s be used, if it is right for them. Take launch dimensions and scalars "
+             "at run time where that costs little, write the launch as expressions, and name in "
+             "\"guards\" what it needs. %u others were seen, among them:\n\n",
+             count + 1 >= (unsigned)options()->signatures ? "must" : "can", count);
+    text_bytes(t, list, strlen(list));
     text_put(t, "\n");
 }
 
@@ -289,6 +307,7 @@ kg_status prompt_make(struct job *job, struct kg_bytes *out)
     put_task(&t);
     put_hardware(&t, &job->capture.hardware);
     put_launch(&t, job);
+    put_others(&t, job);
     put_params(&t, job);
     put_kernel(&t, job);
     put_format(&t);

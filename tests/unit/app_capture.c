@@ -471,7 +471,7 @@ static void later(void)
     launch_once(kernel);
     fixture.capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     CHECK(kernel_state_of(kernel) == KERNEL_WANTED && fixture.copies == copied);
-    CHECK(atomic_load(&kernel->slow_at) == 17); /* tried again after some launches, not at each */
+    CHECK(atomic_load(&kernel->slow_at) == 14); /* tried again after some launches, not at each */
     struct launch extended = fixture_launch();
     extended.attributes = 1;
     CHECK(!capture_begin(kernel, &extended, false) && kernel_state_of(kernel) == KERNEL_WANTED);

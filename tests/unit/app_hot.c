@@ -4,7 +4,7 @@
 
 static void schedule(void)
 {
-    static const uint64_t first[] = {3, 4, 5, 6, 8, 16, 32, 64, 128, 192};
+    static const uint64_t first[] = {3, 4, 5, 6, 8, 16, 32, 64, 122, 183};
     uint64_t at = 1;
     for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
         at = hot_next(at);
