@@ -398,7 +398,7 @@ kg_status timing_verdict(struct trial *trial)
                  "the GPU was too busy to tell: %u of %u samples disturbed",
                  cold->dropped + warm->dropped,
                  cold->dropped + warm->dropped + cold->pairs + warm->pairs);
-        return KG_SLOWER;
+        return KG_BUSY; /* about the moment, not about the variant */
     }
     if (slower) {
         snprintf(trial->reason, sizeof trial->reason,
