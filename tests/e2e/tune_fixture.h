@@ -100,7 +100,7 @@ static inline bool addresses(CUdeviceptr at[2], struct kg_hardware *hardware)
 static inline bool write_capture(const char *path, bool in_place, const CUdeviceptr at[2],
                                  const struct kg_hardware *hardware)
 {
-    static float x[N], y[N], factor = 0.5f;
+    static float x[N], y[N], result[N], factor = 0.5f;
     struct kg_param params[3] = {{0, 8}, {8, 8}, {16, 4}};
     unsigned char args[20];
     int n = N;
@@ -109,6 +109,8 @@ static inline bool write_capture(const char *path, bool in_place, const CUdevice
         x[i] = (float)(int)(random_word(7, (uint64_t)i) % 2001) - 1000;
         y[i] = in_place ? x[N - 1 - i] + 3 : 2 * x[i] + 1;
     }
+    for (int i = 0; i < N; i++)
+        result[i] = in_place ? y[i] + factor * x[i] : y[i]; /* exact */
     memcpy(args, at, 16);
     memcpy(args + 16, &n, 4);
     struct capture_region regions[3] = {{.address = at[0],
@@ -120,7 +122,8 @@ static inline bool write_capture(const char *path, bool in_place, const CUdevice
                                          .size = sizeof y,
                                          .allocation = at[1],
                                          .allocation_size = sizeof y,
-                                         .data = (const unsigned char *)y},
+                                         .data = (const unsigned char *)y,
+                                         .after = (const unsigned char *)result},
                                         {.kind = CAPTURE_GLOBAL,
                                          .size = 4,
                                          .name = "factor",

@@ -58,7 +58,8 @@ static void spool(unsigned n, float factor, uint32_t unused)
                                          .size = sizeof y,
                                          .allocation = at[1],
                                          .allocation_size = sizeof y,
-                                         .data = (const unsigned char *)y}};
+                                         .data = (const unsigned char *)y,
+                                         .after = (const unsigned char *)y}};
     struct capture_pointer pointers[2] = {{0, 0, 0}, {1, 0, 1}};
     struct kg_capture capture = {
         .hardware = hardware,

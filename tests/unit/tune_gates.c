@@ -485,7 +485,7 @@ static kg_status fake_sample(struct replay_device *device, enum side side, bool 
  */
 
 struct fixture {
-    float x[N], y[N];
+    float x[N], y[N], x_after[N + 8], y_after[N + 8]; /* some kernels go beyond */
     struct capture_region regions[2];
     struct capture_pointer pointers[2];
     struct kg_capture capture;
@@ -518,10 +518,22 @@ static void fixture_make(struct fixture *f, kernel *original, bool stale)
                                      .launch = {{20, 1, 1}, {THREADS, 1, 1}, 0}};
 }
 
+/* As the app's own launch left it. */
+static void fixture_result(struct fixture *f, kernel *original)
+{
+    original = original == knows_distance ? out_of_place : original;
+    memcpy(f->x_after, f->x, sizeof f->x);
+    memcpy(f->y_after, f->y, sizeof f->y);
+    original(f->x_after, f->y_after);
+    f->regions[0].after = (const unsigned char *)f->x_after;
+    f->regions[1].after = (const unsigned char *)f->y_after;
+}
+
 struct request {
     kernel *original, *variant;
     double ns[2];
     const char *off;
+    bool unfaithful, unkept; /* the app's own result is another one; or is not in the capture */
     bool stale, refuse, spill, noisy, free, scalars;
     bool blind, fixed; /* the device observes nothing; has one layout */
     double relative;
@@ -563,6 +575,10 @@ static int child(const struct request *request, int fd)
         uint32_t index = index_at(i);
         memcpy(&fixture.x[i], &index, 4);
     }
+    fixture_result(&fixture, request->original);
+    fixture.y_after[17] += request->unfaithful ? 1 : 0;
+    if (request->unkept)
+        fixture.regions[0].after = fixture.regions[1].after = NULL;
     if (windows == MAP_FAILED || memory_plan(&memory, &fixture.capture, GRANULE, WINDOW) != KG_OK ||
         memory_create(&memory) != KG_OK)
         return 9;
@@ -760,6 +776,14 @@ static void unverifiable(void)
 {
     struct request r = {.original = unsteady, .variant = out_of_place};
     expect("unsteady", r, KG_NOT_ELIGIBLE, "replay", "vary from run to run");
+    r.original = out_of_place;
+    r.unfaithful = true;
+    expect("unfaithful", r, KG_NOT_ELIGIBLE, "replay", "not faithful");
+    r.unfaithful = false;
+    r.unkept = true;
+    expect("no result", r, KG_NOT_ELIGIBLE, "replay",
+           "does not hold what the app's own launch left");
+    r.unkept = false;
     r.original = beyond_capture;
     expect("beyond the capture", r, KG_NOT_ELIGIBLE, "replay", "not captured");
     r.original = reads_beyond;

@@ -1,11 +1,12 @@
 /* Gate replay: the original runs here, gives the same three times whatever stands in the red zones,
  * and touches nothing that was not captured. Catches captures that are not the whole story (an
  * original that reads what was not captured), replays that are not what the app does (the app's own
- * result, where the capture has it, must come out), and originals whose results vary: these are
+ * result, which the capture holds, must come out), and originals whose results vary: these are
  * left alone. Catalogue row 20; dangers 20. */
 #include "tune/gates/gates.h"
 
-/* The result that the app's own launch left, as far as it was kept, is the replay's, bit for bit.
+/* The result that the app's own launch left, which the capture must hold, is the replay's, bit for
+ * bit.
  * Another stream of the app may have written there in between: also then the kernel is left alone,
  * since nobody knows. */
 static kg_status same_as_app(struct trial *trial)
@@ -30,6 +31,9 @@ static kg_status same_as_app(struct trial *trial)
                            memory_place(memory, at + wrong, place, sizeof place));
         compared += size;
     }
+    if (!compared && !trial->only_original)
+        return because(trial, KG_NOT_ELIGIBLE,
+                       "unverifiable: the capture does not hold what the app's own launch left");
     trial_saw(trial, "replay",
               json_pack("{sI si}", "app_result_bytes", (json_int_t)compared, "other_captures",
                         (int)memory->other_count));
