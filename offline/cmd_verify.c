@@ -234,7 +234,9 @@ const struct command cmd_verify = {
         "taken out of use, for every program of this cache. A verdict that cannot be made here "
         "never takes one out of use.\n"
         "\n"
-        "Captures of published variants are kept as KGENRT_KEPT_MIB says.",
+        "Captures of published variants are kept as KGENRT_KEPT_MIB says. The accuracy is that of "
+        "then; a "
+        "variant that was admitted by KGENRT_LOWER needs it again.",
     .options = own_options,
     .most = 1,
     .foreign_status = true,

@@ -1,7 +1,7 @@
 /* A/A: a captured kernel timed against itself, through exactly the way that a variant goes, many
  * times; beside a neighbour that has the GPU in bursts, if asked. Nothing may be promoted.
  *
- *     self_compare [--count N] [--load] CAPTURE
+ *     self_compare [--count N] [--seconds S] [--load] CAPTURE
  *
  * Both sides are loaded from the capture's PTX. On the software GPU SOFTGPU_NOISE makes the clock
  * noisy. Prints the spread of the ratios; exit code 1: something was promoted. */
@@ -93,13 +93,13 @@ static kg_status prepare(struct trial *trial)
     return status == KG_OK ? gate_fault(trial) : status;
 }
 
-static int compare(struct trial *trial, unsigned count)
+static int compare(struct trial *trial, unsigned count, unsigned seconds)
 {
     double *ratios = calloc(count, sizeof *ratios);
     unsigned promoted = 0, around = 0, done = 0, busy = 0;
     double pairs = 0;
     uint64_t begin = now_ns();
-    for (; ratios && done < count; done++) {
+    for (; ratios && done < count && now_ns() - begin < seconds * UINT64_C(1000000000); done++) {
         trial->cold = trial->warm = (struct timing){0};
         trial->chosen = NULL;
         *trial->reason = 0;
@@ -130,7 +130,7 @@ static int compare(struct trial *trial, unsigned count)
     return promoted != 0;
 }
 
-static int run(const char *capture, unsigned count)
+static int run(const char *capture, unsigned count, unsigned seconds)
 {
     static struct replayed r;
     static struct trial trial;
@@ -163,31 +163,33 @@ static int run(const char *capture, unsigned count)
     }
     if (status != KG_OK)
         printf("%s: %s\n", r.job.capture.entry, *r.reason ? r.reason : trial.reason);
-    int code = status == KG_TAKEN ? 3 : status != KG_OK ? 2 : compare(&trial, count);
+    int code = status == KG_TAKEN ? 3 : status != KG_OK ? 2 : compare(&trial, count, seconds);
     unlink(path);
     return code;
 }
 
 int main(int argc, char **argv)
 {
-    unsigned count = 200;
+    unsigned count = 200, seconds = 3600;
     pid_t load = 0;
     const char *capture = NULL;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--count") && i + 1 < argc)
             count = (unsigned)strtoul(argv[++i], NULL, 10);
+        else if (!strcmp(argv[i], "--seconds") && i + 1 < argc)
+            seconds = (unsigned)strtoul(argv[++i], NULL, 10);
         else if (!strcmp(argv[i], "--load"))
             load = -1;
         else
             capture = argv[i];
     }
     if (!capture || !count || count > MOST) {
-        fprintf(stderr, "usage: self_compare [--count N] [--load] CAPTURE\n");
+        fprintf(stderr, "usage: self_compare [--count N] [--seconds S] [--load] CAPTURE\n");
         return 2;
     }
     if (load && !(load = fork()))
         neighbour();
-    int code = run(capture, count);
+    int code = run(capture, count, seconds);
     if (load > 0) {
         int how;
         if (waitpid(load, &how, WNOHANG) == load) {
