@@ -232,7 +232,8 @@ static void differed(struct track *track, const struct shadow_slot *slot,
 static bool tolerated(const struct track *track, const struct shadow_slot *slot,
                       const struct shadow_outcome *outcome)
 {
-    return (double)outcome->differences <= track->share * (double)(slot->bytes / 8);
+    double share = track->accuracy.mode == ACCURACY_AUTO ? 1e-3 : 0;
+    return (double)outcome->differences <= share * (double)(slot->bytes / 8);
 }
 
 static void outcome_take(struct shadow_slot *slot)

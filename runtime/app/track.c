@@ -38,21 +38,6 @@ uint64_t track_random(void)
 /* ---- what can be checked -----------------------------------------------------------------------
  */
 
-/* How a float may be off, by the accuracy that the variant was verified under: what `auto` measured
- * for each element is not known here, so it gets a coarse limit, and a few elements may pass it. */
-static bool tolerance_set(struct track *track, const char *accuracy)
-{
-    struct accuracy mode;
-    track->limit = track->share = 0;
-    if (!accuracy_parse(accuracy, &mode) || mode.mode == ACCURACY_BITWISE)
-        return false;
-    track->limit = mode.mode == ACCURACY_REL   ? mode.limit
-                   : mode.mode == ACCURACY_ULP ? mode.limit * 0x1p-23 /* of a float: 23 bits */
-                                               : 1e-3;
-    track->share = mode.mode == ACCURACY_AUTO ? 1e-3 : 0;
-    return true;
-}
-
 /* Types of what the original writes, where floats may be off; doubt means bits. */
 static void elements_find(struct track *track, const struct kg_signature *signature)
 {
@@ -71,8 +56,9 @@ static void elements_find(struct track *track, const struct kg_signature *signat
             const struct kg_pointer *p = &signature->pointers[i];
             const struct roles_piece *piece =
                 roles_at(&roles, kernel->params[p->param].offset + p->offset);
-            if (piece && (piece->data == ELEMENT_F32 || piece->data == ELEMENT_F64))
-                track->elements[i] = piece->data == ELEMENT_F32 ? 4 : 8;
+            static const uint8_t numbers[ELEMENT_COUNT] = {
+                [ELEMENT_F16] = 2, [ELEMENT_BF16] = 3, [ELEMENT_F32] = 4, [ELEMENT_F64] = 8};
+            track->elements[i] = piece ? numbers[piece->data] : 0;
         }
     arena_free(&arena);
     ptx_module_free(&module);
@@ -106,7 +92,8 @@ static void begin(struct track *track, const struct kg_variant *variant)
     uint64_t launches = atomic_load_explicit(&track->kernel->launches, memory_order_relaxed);
     bool mid_run = launches > 0;
     track->unchecked = objection(track->kernel, variant);
-    if (tolerance_set(track, variant->accuracy))
+    if (accuracy_parse(variant->accuracy, &track->accuracy) &&
+        track->accuracy.mode != ACCURACY_BITWISE)
         elements_find(track, &variant->signature);
     unsigned first = track->unchecked ? 0 : (unsigned)options()->shadow_first;
     atomic_store(&track->first, first);

@@ -21,14 +21,13 @@ struct track {
     struct track *next; /* of the same kernel */
     struct kernel *kernel;
     struct kg_id variant, signature;
-    double ratio;          /* as verified */
-    bool in_step;          /* not bitwise, in a program of several processes: each must do as the
-                              others do, so what the app sees is always the variant's */
-    const char *unchecked; /* why it is never checked in the app, static text; NULL: it is */
-    uint8_t elements[GUARD_POINTERS]; /* bytes of a float that is written, by pointer of the
-                                         signature; 0: bits */
-    double limit;                     /* relative error that such a float may have */
-    double share;                     /* of the floats, that may be further off */
+    double ratio;             /* as verified */
+    bool in_step;             /* not bitwise, in a program of several processes: each must do as the
+                                 others do, so what the app sees is always the variant's */
+    const char *unchecked;    /* why it is never checked in the app, static text; NULL: it is */
+    struct accuracy accuracy; /* that it was verified under */
+    uint8_t elements[GUARD_POINTERS]; /* what is written, by pointer of the signature, as
+                                         shadow_device.cu numbers it; 0: bits */
 
     /* on the launch path */
     atomic_uint first;             /* of the first launches, still to be checked */

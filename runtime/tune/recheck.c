@@ -62,7 +62,6 @@ static kg_status verify_again(struct job *job, const struct kg_variant *v, struc
                                   .ptx = text_of(job, &v->ptx),
                                   .entry = v->entry,
                                   .note = v->note,
-                                  .accuracy = v->accuracy,
                                   .launch = v->launch,
                                   .global_count = v->global_count,
                                   .compiler_version = v->compiler_version};
@@ -74,7 +73,10 @@ static kg_status verify_again(struct job *job, const struct kg_variant *v, struc
     }
     if (!candidate.ptx) /* code that is text, as on the software GPU */
         candidate.ptx = (const char *)candidate.code.data;
+    const char *own = job->accuracy;
+    job->accuracy = v->accuracy;
     status = verify_candidate(job, &candidate, out);
+    job->accuracy = own;
     bytes_free(&candidate.code);
     free(out->evidence);
     out->evidence = NULL;

@@ -67,8 +67,6 @@ static kg_status write_request(struct job *job, const struct candidate *candidat
         status = path_make(ptx, "%s/ptx", run->folder);
     if (status == KG_OK && candidate) {
         request.code = code;
-        if (candidate->accuracy)
-            request.accuracy = candidate->accuracy;
         request.ptx = candidate->ptx ? ptx : NULL;
         request.entry = candidate->entry;
         request.exact_maker = candidate->maker && !strcmp(candidate->maker, "rules");

@@ -21,7 +21,6 @@ struct candidate {
     struct kg_launch launch;
     uint32_t global_count;
     const char *globals[VARIANT_GLOBALS];
-    const char *accuracy; /* to be verified under; NULL: KGENRT_ACCURACY */
     struct kg_bytes code; /* what is loaded: cubin, or PTX on the software GPU; bytes_free */
     int compiler_version;
 };
