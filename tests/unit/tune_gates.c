@@ -330,7 +330,7 @@ static void slightly_off(const float *x, float *y)
 struct observation { /* what an instrumented launch says, in place of what the fake can tell */
     struct replay_observed touched, races;
     size_t reads, writes; /* one byte more: behind the start of y; 0: none */
-    bool unable;
+    bool unable, blind;   /* blind: sees no writes */
 };
 
 struct fake {
@@ -417,7 +417,7 @@ static void fake_masks(const struct fake *fake, enum side side, unsigned char *r
     memset(reads + x, k == zeros || k == writes_nothing ? 0 : 0xff, bytes);
     memset(reads + y, k == in_place ? 0xff : 0, bytes);
     for (size_t i = 0; i < (k == sum ? sizeof(float) : k == writes_nothing ? 0 : bytes); i++)
-        writes[y + i] = k == every_second_byte && i % 2 ? 0 : 0xff;
+        writes[y + i] = says->blind || (k == every_second_byte && i % 2) ? 0 : 0xff;
 }
 
 /* Of `gathers`: an offence for each index out of bounds, or that was not captured. */
@@ -849,6 +849,8 @@ static void observed(void)
            "line 7: somewhere else");
     expect("original races", SAYS(ORIGINAL, races, race), KG_NOT_ELIGIBLE, "observed",
            "conflict: PTX line 8: race");
+    expect("original of another PTX", SAYS(ORIGINAL, blind, true), KG_NOT_ELIGIBLE, "observed",
+           "PTX is not the code that runs");
     r = SAYS(ORIGINAL, unable, true);
     struct verdict verdict;
     CHECK(judge(&r, &verdict) == KG_NOT_ELIGIBLE);

@@ -72,6 +72,21 @@ static size_t count_set(const unsigned char *mask, size_t size)
     return count;
 }
 
+/* The instruments saw every byte that the launch as it is has changed; else the PTX is not what
+ * runs.
+ */
+static kg_status same_code(struct trial *trial)
+{
+    struct replay_memory *memory = trial->memory;
+    char place[160];
+    for (size_t at = 0; at < memory->total; at++)
+        if (memory->result[at] != memory->pristine[at] && !memory->written[at])
+            return because(trial, KG_NOT_ELIGIBLE,
+                           "the original's PTX is not the code that runs: it does not write %s",
+                           memory_place(memory, at, place, sizeof place));
+    return KG_OK;
+}
+
 static kg_status observe_original(struct trial *trial)
 {
     struct replay_memory *memory = trial->memory;
@@ -82,6 +97,8 @@ static kg_status observe_original(struct trial *trial)
         return because(trial, KG_NOT_ELIGIBLE,
                        "the original touches memory that is not its own, or was not captured: %s",
                        touched->first);
+    if (status == KG_OK && (status = same_code(trial)) != KG_OK)
+        return status;
     if (status == KG_OK)
         status = trial_observe(trial, ORIGINAL, INSTRUMENT_RACES, UINT32_MAX, memory->pristine,
                                NULL, NULL, &races);
