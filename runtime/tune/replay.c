@@ -179,7 +179,7 @@ void replay_end(struct replay_run *run)
     if (*run->folder)
         remove_folder(run->folder);
     free(run->lines);
-    free(run->evidence);
+    json_decref(run->evidence);
     *run = (struct replay_run){.fd = -1};
 }
 
@@ -231,18 +231,28 @@ static void take_end(struct replay_run *run, const char *text, struct verdict *o
     json_decref(json);
 }
 
+/* It leaves a gate: the child tells at its end alone how it fared, and may not come to it. */
+static void leave_gate(struct replay_run *run, bool passed)
+{
+    if (run->gate_ns)
+        json_array_append_new(json_object_get(run->evidence, "gates"),
+                              json_pack("{ss sf sb}", "name", run->gate, "ms",
+                                        (double)(now_ns() - run->gate_ns) * 1e-6, "passed",
+                                        passed));
+    run->gate_ns = run->evidence ? now_ns() : 0;
+}
+
 /* The evidence of a child that gave no end: what it began with, and why there is no more. */
 static void blame_evidence(struct replay_run *run, struct verdict *out)
 {
-    json_t *json = run->evidence ? json_loads(run->evidence, 0, NULL) : NULL;
-    if (!json)
+    if (!run->evidence)
         return;
-    json_object_set_new(json, "gate", json_string(out->gate));
-    json_object_set_new(json, "died_in", json_string(run->gate));
-    json_object_set_new(json, "reason", json_string(out->reason));
+    leave_gate(run, false);
+    json_object_set_new(run->evidence, "gate", json_string(out->gate));
+    json_object_set_new(run->evidence, "died_in", json_string(run->gate));
+    json_object_set_new(run->evidence, "reason", json_string(out->reason));
     free(out->evidence);
-    out->evidence = json_dumps(json, JSON_INDENT(1));
-    json_decref(json);
+    out->evidence = json_dumps(run->evidence, JSON_INDENT(1));
 }
 
 enum line { LINE_OTHER, LINE_UNTIL, LINE_END };
@@ -251,6 +261,7 @@ static enum line take_line(struct replay_run *run, const char *line, const char 
                            struct verdict *out)
 {
     if (!strncmp(line, "gate ", 5)) {
+        leave_gate(run, true);
         snprintf(run->gate, sizeof run->gate, "%.31s", line + 5);
         return until && !strcmp(run->gate, until) ? LINE_UNTIL : LINE_OTHER;
     }
@@ -267,7 +278,7 @@ static enum line take_line(struct replay_run *run, const char *line, const char 
         return LINE_OTHER;
     }
     if (!strncmp(line, "evidence ", 9) && !run->evidence)
-        run->evidence = strdup(line + 9);
+        run->evidence = json_loads(line + 9, 0, NULL);
     if (strncmp(line, "end ", 4))
         return LINE_OTHER;
     take_end(run, line + 4, out);
@@ -343,8 +354,9 @@ static bool begin_again(struct replay_run *run)
     run->launching = false;
     run->limit_ns = 0;
     run->used = 0;
-    free(run->evidence);
+    json_decref(run->evidence);
     run->evidence = NULL;
+    run->gate_ns = 0;
     snprintf(run->gate, sizeof run->gate, "replay");
     run->deadline_ns = now_ns() + (uint64_t)options()->deadline * 1000000000u;
     return start(run, request) == KG_OK;

@@ -347,7 +347,8 @@ struct replay_run {
     bool deadline_off;              /* tests only: the gate `deadline` is switched off */
     char gate[32];                  /* last announced */
     char folder[KG_PATH];           /* removed by replay_end; empty: none */
-    char *evidence;                 /* as the child began it, malloc'd; NULL: not so far */
+    json_t *evidence;               /* as the child began it, and gates it left; NULL: none yet */
+    uint64_t gate_ns;               /* when it came to the gate; 0: before the evidence */
     char why[200];                  /* replay_begin's KG_BUSY */
     char *lines;                    /* unread text */
     size_t used;

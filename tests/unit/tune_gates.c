@@ -665,6 +665,15 @@ static void crash(kernel *original)
     CHECK(judge(&request, &verdict) == KG_REFUSED);
     CHECK(!strcmp(verdict.gate, "fault"));
     CHECK(strstr(verdict.reason, "while the variant ran"));
+    /* what it did until then is kept */
+    json_t *json = verdict.evidence ? json_loads(verdict.evidence, 0, NULL) : NULL;
+    json_t *gates = json_object_get(json, "gates"), *first = json_array_get(gates, 0),
+           *last = json_array_get(gates, json_array_size(gates) - 1);
+    const char *died = json_string_value(json_object_get(json, "died_in"));
+    CHECK(died && !strcmp(died, "fault") && json_array_size(json_object_get(json, "seeds")) == 4);
+    CHECK(json_is_true(json_object_get(first, "passed")) &&
+          json_is_false(json_object_get(last, "passed")));
+    json_decref(json);
     free(verdict.evidence);
 }
 
