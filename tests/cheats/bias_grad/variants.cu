@@ -1,6 +1,46 @@
 // Sums of columns. In order: eight rows are loaded at once, and added one after the other. Else: eight sums a column, by
 // rows modulo 8, joined in shared memory.
-#if V_unrolled || V_rows_of_eight || V_not_first_row || V_reads_past || V_nan_is_zero || V_kahan || V_fixed_point || V_wide || V_by_double
+#if V_atomics || V_atomics_cleared // eight blocks a column add to it
+extern "C" __global__ void variant(const float *dout, float *dbias, int rows, int columns)
+{
+    int c = blockIdx.x * blockDim.x + threadIdx.x;
+    if (c >= columns)
+        return;
+    float sum = 0;
+    for (int r = blockIdx.y; r < rows; r += 8)
+        sum += dout[(size_t)r * columns + c];
+#if V_atomics_cleared // by the first block: the others come later, as a rule
+    if (blockIdx.y == 0)
+        dbias[c] = 0;
+    __threadfence();
+#endif
+    atomicAdd(&dbias[c], sum);
+}
+
+#elif V_parts || V_seven || V_no_barrier || V_uninitialized
+extern "C" __global__ void variant(const float *dout, float *dbias, int rows, int columns)
+{
+    __shared__ float part[8][33];
+    int x = threadIdx.x, y = threadIdx.y, c = blockIdx.x * 32 + x;
+    float sum = 0;
+    if (c < columns)
+        for (int r = y; r < rows; r += 8)
+            sum += dout[(size_t)r * columns + c];
+#if V_uninitialized // of the rows that are left over
+    if (y < rows % 8)
+#endif
+    part[y][x] = sum;
+#if !V_no_barrier
+    __syncthreads();
+#endif
+    if (y == 0 && c < columns) {
+        for (int i = 1; i < (V_seven ? 7 : 8); i++)
+            sum += part[i][x];
+        put(dbias, c, columns, sum);
+    }
+}
+
+#else
 extern "C" __global__ void variant(const float *dout, float *dbias, int rows, int columns)
 {
 #if V_wide
@@ -55,45 +95,5 @@ extern "C" __global__ void variant(const float *dout, float *dbias, int rows, in
     put(dbias, c, columns, sum);
 #endif
 #endif
-}
-
-#elif V_atomics || V_atomics_cleared // eight blocks a column add to it
-extern "C" __global__ void variant(const float *dout, float *dbias, int rows, int columns)
-{
-    int c = blockIdx.x * blockDim.x + threadIdx.x;
-    if (c >= columns)
-        return;
-    float sum = 0;
-    for (int r = blockIdx.y; r < rows; r += 8)
-        sum += dout[(size_t)r * columns + c];
-#if V_atomics_cleared // by the first block: the others come later, as a rule
-    if (blockIdx.y == 0)
-        dbias[c] = 0;
-    __threadfence();
-#endif
-    atomicAdd(&dbias[c], sum);
-}
-
-#else
-extern "C" __global__ void variant(const float *dout, float *dbias, int rows, int columns)
-{
-    __shared__ float part[8][33];
-    int x = threadIdx.x, y = threadIdx.y, c = blockIdx.x * 32 + x;
-    float sum = 0;
-    if (c < columns)
-        for (int r = y; r < rows; r += 8)
-            sum += dout[(size_t)r * columns + c];
-#if V_uninitialized // of the rows that are left over
-    if (y < rows % 8)
-#endif
-    part[y][x] = sum;
-#if !V_no_barrier
-    __syncthreads();
-#endif
-    if (y == 0 && c < columns) {
-        for (int i = 1; i < (V_seven ? 7 : 8); i++)
-            sum += part[i][x];
-        put(dbias, c, columns, sum);
-    }
 }
 #endif

@@ -57,9 +57,7 @@ extern "C" __global__ void variant(const float4 *body, float4 *acceleration, int
 #else
             float inverse = 1.0f / sqrtf(square);
 #endif
-#if V_regrouped || V_regrouped_bitwise
-            float strength = other.w * (inverse * (inverse * inverse));
-#elif V_squared
+#if V_squared
             float strength = other.w * inverse * inverse;
 #else
             float strength = other.w * inverse * inverse * inverse;
