@@ -552,10 +552,11 @@ static void ask_known(struct work *work)
 
 /* Tells apps that there is nothing to be had for this kernel, once every maker had its say; or that
  * there is. What happens to the file is said by who writes it: the job is done anyway. */
-static void judge(const struct work *work)
+static void judge(struct work *work)
 {
-    const struct job *job = &work->job;
-    if (work->published || work->has_variant)
+    struct job *job = &work->job;
+    const char *others;
+    if (work->published || work->has_variant || known_launches(job, &others))
         judged_remove(job->dir, &job->hardware, &job->model.id);
     else if (!work->unable)
         (void)judged_put(job->dir, &job->hardware, &job->model.id,
