@@ -334,6 +334,8 @@ kg_status cuda_open(const struct kg_capture *capture, const struct replay_reques
                     const struct kg_bytes *code, struct replay_memory *memory,
                     struct replay_device **out, char *reason, size_t reason_size);
 void cuda_close(struct replay_device *device);
+/* Once memory has its images, which must outlive the device: copies to and from them get fast. */
+void cuda_pin(struct replay_device *device);
 /* A side's CUmodule and CUfunction. */
 void cuda_code(const struct replay_device *device, enum side side, void **module, void **function);
 

@@ -271,8 +271,10 @@ static kg_status prepare(struct child *child, char *reason, size_t reason_size)
     if (status != KG_OK)
         return status;
     status = memory_create(&child->memory);
-    if (status == KG_OK)
+    if (status == KG_OK) {
+        cuda_pin(trial->device);
         status = open_others(child);
+    }
     if (status == KG_OK)
         status = read_original(child);
     if (status != KG_OK)

@@ -54,6 +54,7 @@ struct cuda {
     CUdeviceptr globals[VARIANT_GLOBALS];  /* of the original's module, for the variant */
     CUdeviceptr kept[REPLAY_SETS];         /* device copies of all extents, 0: none */
     unsigned char *kept_host[REPLAY_SETS]; /* where the device has no room for them */
+    unsigned pinned;                       /* images of memory, in images_of's order */
     unsigned set;                          /* of these, the one in use */
     CUdeviceptr flush;                     /* written before a cold sample */
     size_t flush_bytes;
