@@ -178,7 +178,8 @@ struct Run {
     }
 };
 
-// A cheap generator, the same on every machine: values in [-1, 1).
+// A cheap generator, the same on every machine: values in [-1, 1] (the last bits of a
+// float round to 1).
 inline float noise(unsigned &state)
 {
     state = state * 1664525u + 1013904223u;

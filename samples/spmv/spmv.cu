@@ -25,7 +25,7 @@ int main(int argc, char **argv)
         float skewed = noise(seed); // many short rows, one of ten empty
         int length = skewed < -0.8f ? 0 : 1 + (int)(125 * skewed * skewed * skewed * skewed);
         for (int i = 0; i < length; i++)
-            column.push_back((int)((noise(seed) + 1) / 2 * columns));
+            column.push_back(std::min(columns - 1, (int)((noise(seed) + 1) / 2 * columns)));
         start.push_back((int)column.size());
     }
     std::vector<float> value = noises(column.size(), seed);
