@@ -187,6 +187,10 @@ kg_status doubt_put(const char *dir, const struct kg_doubt *doubt);
 void doubt_remove(const char *dir, const struct kg_id *variant);
 /* Those that wait, at most so many; how many. Files that are none are removed. */
 unsigned doubts_read(const char *dir, struct kg_doubt *out, unsigned most);
+/* DIR/looked/<variant id>: a variant that programs cannot check was verified again on a capture of
+ * one of them; that holds for a week. */
+void looked_put(const char *dir, const struct kg_id *variant);
+bool looked_holds(const char *dir, const struct kg_id *variant);
 
 /* ---- kernels judged without gain ---------------------------------------------------------------
  */

@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { MOST_DOUBT = 4096 };
+enum { MOST_DOUBT = 4096, WEEK = 7 * 24 * 3600 };
 static const char magic[PACK_MAGIC] = "KGDOUB\0";
 
 static kg_status file_name(const char *dir, const struct kg_id *variant, char path[static KG_PATH])
@@ -93,4 +94,27 @@ unsigned doubts_read(const char *dir, struct kg_doubt *out, unsigned most)
     if (list)
         closedir(list);
     return count;
+}
+
+static kg_status looked_name(const char *dir, const struct kg_id *variant,
+                             char path[static KG_PATH])
+{
+    char id[KG_ID_TEXT];
+    return path_make(path, "%s/looked/%s", dir, id_text(variant, id));
+}
+
+void looked_put(const char *dir, const struct kg_id *variant)
+{
+    char path[KG_PATH];
+    if (path_make(path, "%s/looked", dir) == KG_OK && dir_make(path) == KG_OK &&
+        looked_name(dir, variant, path) == KG_OK)
+        (void)file_write(path, "\n", 1, 0600); /* says itself what failed: it is looked at again */
+}
+
+bool looked_holds(const char *dir, const struct kg_id *variant)
+{
+    char path[KG_PATH];
+    struct stat info;
+    return looked_name(dir, variant, path) == KG_OK && !stat(path, &info) &&
+           info.st_mtime <= time(NULL) && info.st_mtime + WEEK > time(NULL);
 }

@@ -97,6 +97,7 @@ struct kernel {
     char why_text[200]; /* where `why` is no static text */
     struct plan *plan;  /* what is captured of it: capture_app.c; NULL: not known yet */
     atomic_bool again;  /* another capture like the last one is wanted */
+    atomic_bool look;   /* a capture is wanted of a launch that a variant serves: doubt.c */
     atomic_bool held;   /* captured now, or thought about: not recycled */
     char name[512];     /* mangled, cut if longer; as a capture's entry */
     struct module *module;

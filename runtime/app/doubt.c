@@ -23,8 +23,26 @@ void doubt_raise(struct track *track, bool differed, const char *text)
     snprintf(doubt.reason, sizeof doubt.reason, "%s", text);
     if (doubt_put(app_dir(), &doubt) != KG_OK || app_mode() != KG_MODE_TUNE)
         return; /* said by who found out; only who tunes captures */
+    atomic_store_explicit(&kernel->look, !differed, memory_order_relaxed);
     atomic_store_explicit(&kernel->wish.only_new, false, memory_order_relaxed);
     atomic_store_explicit(&kernel->state, KERNEL_WANTED, memory_order_release);
     atomic_store_explicit(&kernel->slow_at, 0, memory_order_relaxed);
     spawn_wanted();
+}
+
+/* Once a process, and not where somebody looked of late. */
+void doubt_tick(struct track *track)
+{
+    struct kernel *kernel = track->kernel;
+    int state = atomic_load_explicit(&kernel->state, memory_order_acquire);
+    if (atomic_load_explicit(&kernel->look, memory_order_relaxed) && state != KERNEL_WANTED &&
+        state != KERNEL_CAPTURING)
+        atomic_store_explicit(&kernel->look, false, memory_order_relaxed);
+    if (!track->by_replay || track->looked || track->dropped || track->in_step ||
+        app_mode() != KG_MODE_TUNE || state != KERNEL_SWAPPED ||
+        !atomic_load_explicit(&kernel->swapped, memory_order_relaxed))
+        return;
+    track->looked = true;
+    if (!looked_holds(app_dir(), &track->variant))
+        doubt_raise(track, false, track->unchecked);
 }

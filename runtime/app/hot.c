@@ -110,12 +110,19 @@ static uint64_t next_slow(struct kernel *kernel, uint64_t number)
     return next && next <= number ? number + 1 : next; /* what is due by now is tried below */
 }
 
+static bool looked_at(const struct kernel *kernel, const struct swap_entry *entry)
+{
+    return entry && atomic_load_explicit(&kernel->look, memory_order_relaxed) &&
+           !(entry->track && entry->track->in_step);
+}
+
 /* A captured launch is the original's, so that its result is in the capture: no harm, but where
  * each process must do as the others do. */
 static bool capture_wanted(const struct kernel *kernel, const struct launch *launch,
                            const struct swap_entry *entry)
 {
-    if (!entry && atomic_load_explicit(&kernel->state, memory_order_acquire) == KERNEL_WANTED &&
+    if ((!entry || looked_at(kernel, entry)) &&
+        atomic_load_explicit(&kernel->state, memory_order_acquire) == KERNEL_WANTED &&
         wish_open(kernel, launch))
         return true;
     return atomic_load_explicit(&kernel->again, memory_order_relaxed) &&
@@ -137,8 +144,8 @@ CUresult hot_launch(struct kernel *kernel, const struct launch *launch,
     bool captured = false;
     bool wanted = atomic_load_explicit(&kernel->state, memory_order_acquire) == KERNEL_WANTED;
     if (capture_wanted(kernel, launch, entry)) {
-        captured =
-            stream_quiet(launch->explicit_stream) && capture_begin(kernel, launch, entry != NULL);
+        bool covered = entry && !looked_at(kernel, entry);
+        captured = stream_quiet(launch->explicit_stream) && capture_begin(kernel, launch, covered);
         if (!captured)
             atomic_store_explicit(&kernel->slow_at, number + RETRY_CAPTURE, memory_order_relaxed);
     } else {

@@ -65,5 +65,8 @@ uint64_t shadow_bytes(const struct kg_signature *signature);
 /* Locked: a doubt about a variant goes into the spool; and the kernel's next launch is captured, so
  * that the worker can look at both. */
 void doubt_raise(struct track *track, bool differed, const char *text);
+/* Watcher, locked: where a variant cannot be checked here, the worker is asked to look at a launch.
+ */
+void doubt_tick(struct track *track);
 
 #endif

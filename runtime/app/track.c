@@ -65,8 +65,9 @@ static void elements_find(struct track *track, const struct kg_signature *signat
 }
 
 /* NULL: checks are sound; else why the kernel is not checked in the app. Where memory holds
- * pointers, the variant's copies would not be all that the original changes. */
-static const char *objection(const struct kernel *kernel, const struct kg_variant *variant)
+ * pointers, the variant's copies would not be all that the original changes: by_replay. */
+static const char *objection(const struct kernel *kernel, const struct kg_variant *variant,
+                             bool *by_replay)
 {
     struct ptx_access access;
     const struct kg_bytes *ptx = &kernel->module->code.ptx;
@@ -74,10 +75,12 @@ static const char *objection(const struct kernel *kernel, const struct kg_varian
         return "switched off";
     if (!ptx->size || ptx_access_of((const char *)ptx->data, kernel->name, &access) != KG_OK)
         return "its code could not be followed";
+    *by_replay = true;
     if (access.global_count)
         return "it writes module variables";
     if (access.writes_unknown || access.follows_loaded)
         return "it uses pointers that stand in memory";
+    *by_replay = false;
     uint64_t bytes = shadow_bytes(&variant->signature);
     if (!bytes)
         return "it writes nothing that is known";
@@ -91,7 +94,7 @@ static void begin(struct track *track, const struct kg_variant *variant)
 {
     uint64_t launches = atomic_load_explicit(&track->kernel->launches, memory_order_relaxed);
     bool mid_run = launches > 0;
-    track->unchecked = objection(track->kernel, variant);
+    track->unchecked = objection(track->kernel, variant, &track->by_replay);
     if (accuracy_parse(variant->accuracy, &track->accuracy) &&
         track->accuracy.mode != ACCURACY_BITWISE)
         elements_find(track, &variant->signature);
@@ -212,7 +215,9 @@ void track_tick(void)
 {
     shadow_tick();
     for (struct kernel *k = kernels_first(); k; k = k->next)
-        for (struct track *t = k->retired_ns ? NULL : k->tracks; t; t = t->next)
+        for (struct track *t = k->retired_ns ? NULL : k->tracks; t; t = t->next) {
             if (atomic_load_explicit(&t->hold, memory_order_relaxed))
                 hold_end(t);
+            doubt_tick(t);
+        }
 }

@@ -45,6 +45,8 @@ struct track {
     uint64_t hold_since_ns;
     char said[192]; /* what became of it; empty: nothing yet */
     bool dropped;
+    bool by_replay; /* `unchecked` for what the code does: the worker can look at it instead … */
+    bool looked;    /* … and was asked */
 };
 
 /* ---- track.c -----------------------------------------------------------------------------------

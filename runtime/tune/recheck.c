@@ -189,6 +189,8 @@ static void settle(struct job *job, const struct kg_doubt *doubt, const struct k
             verdict = kept;
         }
     }
+    if (passed(status))
+        looked_put(job->dir, &variant->id);
     if (status == KG_REFUSED || status == KG_TIMEOUT) {
         quarantine(job, doubt, variant, &verdict);
     } else if (doubt->differed || !passed(status)) {

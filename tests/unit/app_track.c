@@ -265,6 +265,21 @@ static void left_alone(void)
 {
     struct kernel *nested = swapped("nested", 0x400, 0);
     CHECK(track(nested)->unchecked && strstr(track(nested)->unchecked, "stand in memory"));
+    struct kg_doubt look;
+    tick_once();
+    CHECK(!doubts_read(app_dir(), &look, 1)); /* no launch ran it yet */
+    atomic_store(&nested->swapped, 1);
+    tick_once();
+    CHECK(doubts_read(app_dir(), &look, 1) == 1 && !look.differed);
+    CHECK(atomic_load(&nested->look) && kernel_state_of(nested) == KERNEL_WANTED);
+    atomic_store(&nested->state, KERNEL_SWAPPED); /* as when it was captured */
+    tick_once();
+    CHECK(!atomic_load(&nested->look));
+    doubt_remove(app_dir(), &look.variant);
+    looked_put(app_dir(), &look.variant);
+    track(nested)->looked = false; /* another process */
+    tick_once();
+    CHECK(looked_holds(app_dir(), &look.variant) && !doubts_read(app_dir(), &look, 1));
     struct kernel *kernel = swapped("k", 0x500, 0);
     uint64_t checked = compares;
     fixture.capturing = CU_STREAM_CAPTURE_STATUS_ACTIVE;
