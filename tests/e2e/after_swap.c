@@ -17,7 +17,9 @@
 enum { COUNT = 4096, BYTES = 4 * COUNT, BLOCK = 256 };
 
 /* out[i] = in[i] * 2 + 1; turns: work that changes nothing; twist: what a wrong variant does */
-#define BODY(name, turns, twist)                                                                   \
+#define BODY(name, turns, twist) BODY_OF(name, "", turns, twist)
+#define NESTED(name, turns) BODY_OF(name, "ld.global.u64 %d1, [%d1];\n", turns, "")
+#define BODY_OF(name, follow, turns, twist)                                                        \
     ".version 7.0\n.target sm_50\n.address_size 64\n"                                              \
     ".visible .entry " name "(.param .u64 in, .param .u64 out, .param .u32 n)\n{\n"                \
     ".reg .pred %p<4>; .reg .b32 %r<10>; .reg .f32 %f<6>; .reg .b64 %d<8>;\n"                      \
@@ -25,7 +27,7 @@ enum { COUNT = 4096, BYTES = 4 * COUNT, BLOCK = 256 };
     "mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;\n"                          \
     "mad.lo.s32 %r5, %r2, %r3, %r4;\n"                                                             \
     "setp.ge.u32 %p0, %r5, %r1;\n@%p0 bra DONE;\n"                                                 \
-    "cvta.to.global.u64 %d1, %d1; cvta.to.global.u64 %d2, %d2;\n"                                  \
+    "cvta.to.global.u64 %d1, %d1; cvta.to.global.u64 %d2, %d2;\n" follow                           \
     "mul.wide.u32 %d3, %r5, 4; add.s64 %d4, %d1, %d3; add.s64 %d5, %d2, %d3;\n"                    \
     "ld.global.f32 %f2, [%d4];\nmov.u32 %r6, 0; mov.f32 %f5, 0f00000000;\nAGAIN:\n"                \
     "add.u32 %r6, %r6, 1; fma.rn.f32 %f5, %f2, 0f00000000, %f5;\n"                                 \
@@ -45,8 +47,11 @@ static const struct {
     {"twisted", {BODY("fast", "2", TWIST), BODY("fast", "200", TWIST)}, "bitwise"},
     {"slow", {BODY("fast", "90", ""), BODY("fast", "30000", "")}, "bitwise"},
     {"near", {BODY("fast", "2", NEAR), BODY("fast", "200", NEAR)}, "rel:1e-5"},
+    {"nested", {NESTED("fast", "2"), NESTED("fast", "200")}, "bitwise"},
     {"far", {BODY("fast", "2", FAR), BODY("fast", "200", FAR)}, "rel:1e-5"},
 };
+
+static const char *const nested_originals[2] = {NESTED("work", "60"), NESTED("work", "20000")};
 
 static bool on_gpu(void)
 {
@@ -72,15 +77,19 @@ static int prepare(const char *kind)
     struct kernel_model model;
     struct store *store;
     unsigned which = 0;
-    while (which < 4 && strcmp(variants[which].kind, kind))
+    while (which < 5 && strcmp(variants[which].kind, kind))
         which++;
     struct kg_scalar scalars[] = {{2, 0, 4, COUNT, 0}};
     struct kg_pointer pointers[] = {{0, 0, 16, KG_READ, 0, BYTES},
                                     {1, 0, 16, KG_WRITTEN, 0, BYTES}};
+    if (!strcmp(kind, "nested"))
+        pointers[0].high = 8;
     WELL(real_open(NULL));
     WELL(real.cuInit(0));
     WELL(real_hardware(0, &hardware));
-    const char *original = originals[on_gpu()], *text = variants[which].texts[on_gpu()];
+    bool nested = !strcmp(kind, "nested");
+    const char *original = (nested ? nested_originals : originals)[on_gpu()],
+               *text = variants[which].texts[on_gpu()];
     WELL(image_select(original, strlen(original) + 1, hardware.arch,
                       !strcmp(hardware.vendor, "softgpu"), &code));
     WELL(kernel_model_make(&code, "work", &model));
@@ -149,12 +158,12 @@ static int doubt(void)
 /* ---- program -----------------------------------------------------------------------------------
  */
 
-static CUdeviceptr in, out;
+static CUdeviceptr in, out, table; /* table: holds the address of in, or 0 */
 static CUfunction work;
 static CUstream stream;
 static float host[COUNT];
 
-static void start(void)
+static void start(bool nested)
 {
     CUdevice device;
     CUcontext context;
@@ -164,7 +173,7 @@ static void start(void)
     WELL(real.cuDeviceGet(&device, 0));
     WELL(real.cuDevicePrimaryCtxRetain(&context, device));
     WELL(real.cuCtxSetCurrent(context));
-    WELL(real.cuModuleLoadData(&module, originals[on_gpu()]));
+    WELL(real.cuModuleLoadData(&module, (nested ? nested_originals : originals)[on_gpu()]));
     WELL(real.cuModuleGetFunction(&work, module, "work"));
     WELL(real.cuMemAlloc_v2(&in, BYTES));
     WELL(real.cuMemAlloc_v2(&out, BYTES));
@@ -182,7 +191,7 @@ static void fill(float first)
 static void enqueue(void)
 {
     unsigned n = COUNT;
-    void *params[] = {&in, &out, &n};
+    void *params[] = {table ? &table : &in, &out, &n};
     WELL(real.cuLaunchKernel(work, COUNT / BLOCK, 1, 1, BLOCK, 1, 1, 0, stream, params, NULL));
 }
 
@@ -244,6 +253,14 @@ static void comes_later(void)
     CHECK(!wrong_for(2, 2e6f));
 }
 
+static void nested(void)
+{
+    WELL(real.cuMemAlloc_v2(&table, 8));
+    WELL(real.cuMemcpyHtoD_v2(table, &in, 8));
+    fill(7);
+    CHECK(!wrong_for(2.5, 7));
+}
+
 static void steady(void)
 {
     fill(7);
@@ -300,10 +317,11 @@ static int program(const char *what)
         void (*run)(void);
     } kinds[] = {{"later_data", later_data},
                  {"comes_later", comes_later},
+                 {"nested", nested},
                  {"steady", steady},
                  {"near", near},
                  {"graphs", graphs}};
-    start();
+    start(!strcmp(what, "nested"));
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(kinds[i].name, what))
             kinds[i].run();
@@ -444,6 +462,14 @@ static void doubts(void)
     CHECK(e2e_run((const char *[]){"/proc/self/exe", "doubt", NULL}, NULL, 60) == 0);
     work_off(); /* no capture came for it */
     CHECK(best() && stands_against("doubt", "no launch of it was captured"));
+
+    run("nested", "nested", "KGENRT_SHADOW_EVERY=16"); /* what cannot be checked in the app */
+    const char *why = json_string_value(json_object_get(variant(), "unchecked"));
+    CHECK(number("checked") == 0 && why && strstr(why, "stand in memory"));
+    work_off();
+    CHECK(best() && !access(e2e_text("%s/looked/%s", e2e_cache,
+                                     json_string_value(json_object_get(variant(), "id"))),
+                            R_OK));
     setenv("KGENRT_MODE", "cached", 1);
 }
 
