@@ -433,6 +433,7 @@ static void schedule(struct plan *plan)
     plan->due_ns = now_ns() + most / 2 + random % most;
 }
 
+/* Locked. */
 static void settle(struct kernel *kernel, enum outcome outcome, const char *why)
 {
     bool first = !job.again;
@@ -480,8 +481,10 @@ static void copies_tick(void)
     enum outcome outcome = REFUSED;
     if (wanted && result == CUDA_SUCCESS && !job.failed)
         outcome = finish(kernel, &why);
+    records_lock();
     if (wanted)
         settle(kernel, outcome, why);
+    records_unlock();
     ring_settle();
 }
 

@@ -222,7 +222,7 @@ struct search {
     unsigned found;
     struct suspects suspects; /* variants: those that a process died with do not count … */
     bool suspended;           /* … this one was met */
-    struct kg_id suspect;
+    struct kg_id id;          /* of the variant that was met last */
 };
 
 static bool match_variant(void *self, const struct kg_variant *v, bool best)
@@ -233,7 +233,7 @@ static bool match_variant(void *self, const struct kg_variant *v, bool best)
         v->driver_version == job->capture.hardware.driver_version) {
         bool same = signature_holds(&v->signature, &job->capture);
         search->suspended = same && suspects_variant(&search->suspects, &v->id, v->time);
-        search->suspect = v->id;
+        search->id = v->id;
         search->found += same && !search->suspended;
     }
     return !search->found && !search->suspended;
@@ -285,14 +285,16 @@ static kg_status analyse(void *self)
     if (status == KG_OK && !work->over)
         status = store_each_variant(job->store, match_variant, &search);
     if (search.suspended)
-        status = store_demote(job->store, &search.suspect, "a process that used it died");
+        status = store_demote(job->store, &search.id, "a process that used it died");
     if (search.suspended && status == KG_OK)
         status = snapshot_make(job->store, job->dir, &job->hardware);
     if (status == KG_OK && !work->over)
         status = job_find_others(job);
     work->has_variant = search.found;
-    if (search.found)
+    if (search.found) {
         work->over = "has a verified variant already";
+        recheck_later(job, &search.id);
+    }
     return status;
 }
 

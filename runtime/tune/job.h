@@ -27,6 +27,9 @@ void job_remove_others(const struct job *job);
  * them anew; job_model is done. And those for which no capture came: noted, once their program has
  * had its time. */
 void recheck_doubts(struct job *job);
+/* The job's capture is of another moment than those that this variant, which is published for such
+ * launches, was verified on: it must be right there, too, or is taken back. */
+void recheck_later(struct job *job, const struct kg_id *variant);
 void recheck_leftover(struct store *store, const char *dir, bool apps_live);
 #define GATE_DOUBT "doubt" /* of their records among the rejections: no candidate was refused */
 

@@ -4,6 +4,8 @@
  * have been another stream's write, and is noted, no more. */
 #include "tune/job.h"
 
+#include "tune/again.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +57,7 @@ static const char *text_of(struct job *job, const struct kg_id *id)
 }
 
 /* All gates anew, under the accuracy that it was verified for. */
-static kg_status verify_again(struct job *job, const struct kg_variant *v, struct verdict *out)
+static kg_status verify_anew(struct job *job, const struct kg_variant *v, struct verdict *out)
 {
     struct candidate candidate = {.maker = v->maker,
                                   .source = text_of(job, &v->source),
@@ -171,7 +173,7 @@ static kg_status verify_kept(const struct job *job, const struct kg_variant *var
     status = job_open(kept, path);
     if (status == KG_OK)
         status = job_model(kept);
-    status = status == KG_OK ? verify_again(kept, variant, out) : KG_OK; /* damaged: as if none */
+    status = status == KG_OK ? verify_anew(kept, variant, out) : KG_OK; /* damaged: as if none */
     job_close(kept);
     free(kept);
     return status;
@@ -181,7 +183,7 @@ static void settle(struct job *job, const struct kg_doubt *doubt, const struct k
 {
     struct verdict verdict = {.status = KG_OK}, kept = {.status = KG_OK};
     char outcome[512];
-    kg_status status = verify_again(job, variant, &verdict);
+    kg_status status = verify_anew(job, variant, &verdict);
     if (status != KG_REFUSED && status != KG_TIMEOUT) {
         kg_status other = verify_kept(job, variant, &kept);
         if (other == KG_REFUSED || other == KG_TIMEOUT) {
@@ -202,6 +204,38 @@ static void settle(struct job *job, const struct kg_doubt *doubt, const struct k
                      verdict.gate, *verdict.reason ? verdict.reason : status_text(status));
         note_doubt(job->store, doubt, variant, outcome);
     }
+}
+
+/* Whether the capture is one that a verdict rests on already. */
+static bool used_before(const struct job *job)
+{
+    char seal[KG_ID_TEXT], path[KG_PATH];
+    struct kg_id digest;
+    const struct kg_bytes *file = &job->capture.file;
+    if (file->size < KG_ID_BYTES)
+        return true;
+    memcpy(digest.bytes, file->data + file->size - KG_ID_BYTES, KG_ID_BYTES);
+    return kept_find(job->dir, &job->capture.kernel, id_text(&digest, seal), path) == KG_OK;
+}
+
+void recheck_later(struct job *job, const struct kg_id *variant)
+{
+    struct kg_variant v;
+    struct verdict verdict = {.status = KG_OK};
+    if (used_before(job) || variant_find(job->store, variant, &v) != KG_OK)
+        return;
+    kg_status status = KG_REFUSED;
+    for (unsigned i = 0; i < 2 && status == KG_REFUSED; i++) /* one refusal may be bad luck */
+        status = verify_anew(job, &v, &verdict);
+    if (status == KG_REFUSED) {
+        struct kg_doubt doubt = {.variant = v.id};
+        snprintf(doubt.program, sizeof doubt.program, "%s", job->capture.program);
+        quarantine(job, &doubt, &v, &verdict);
+    } else if (passed(status)) {
+        log_line(KG_INFO, "%s: its variant is right on a later launch, too", v.kernel_name);
+        kept_put(job);
+    }
+    variant_free(&v);
 }
 
 void recheck_doubts(struct job *job)
