@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 enum { MOST_LINES = 40 }; /* of a refused candidate */
+enum { MOST_GUARD = 12 }; /* scalars of a guard that are listed */
 
 /* Every gate in order, for those who ask why a candidate was refused. */
 #define GATES(GATE)                                                                                \
@@ -218,6 +219,42 @@ static void print_evidence(const json_t *evidence)
     }
 }
 
+/* What a launch must be like, in lines; all of it is in --json. */
+static void print_guard(const json_t *signature)
+{
+    const json_t *item, *scalars = json_object_get(signature, "scalars");
+    const char *label = "guard";
+    size_t i;
+    json_array_foreach(scalars, i, item)
+    {
+        if (i == MOST_GUARD)
+            break;
+        bool span = strcmp(member_text(item, "span"), "0x0") != 0;
+        say("  %-14s p%.0f, byte %.0f, %.0f bytes: %s%s%s\n", label, member_number(item, "param"),
+            member_number(item, "offset"), member_number(item, "size"), member_text(item, "value"),
+            span ? ", or more by at most " : "", span ? member_text(item, "span") : "");
+        label = "";
+    }
+    if (json_array_size(scalars) > MOST_GUARD)
+        say("  %-14s and %zu more scalar words\n", "", json_array_size(scalars) - MOST_GUARD);
+    json_array_foreach(json_object_get(signature, "pointers"), i, item)
+    {
+        bool read = json_is_true(json_object_get(item, "read"));
+        bool written = json_is_true(json_object_get(item, "written"));
+        say("  %-14s p%.0f, byte %.0f: a multiple of %.0f; %s bytes [%.0f, %.0f) from it\n", label,
+            member_number(item, "param"), member_number(item, "offset"),
+            member_number(item, "align"),
+            read && written ? "reads and writes"
+            : written       ? "writes"
+                            : "reads",
+            member_number(item, "low"), member_number(item, "high"));
+        label = "";
+    }
+    say("  %-14s %zu pairs of pointers overlap as captured; where one is written, all others are "
+        "apart; scalars that are not named are free\n",
+        label, json_array_size(json_object_get(signature, "overlaps")));
+}
+
 static void print_variant(const json_t *variant, bool whole)
 {
     char from[SHORT_TEXT], to[SHORT_TEXT], when[SHORT_TEXT];
@@ -237,11 +274,7 @@ static void print_variant(const json_t *variant, bool whole)
         say("  %-14s %s\n", "note", member_text(variant, "note"));
     print_launch("for launches", json_object_get(signature, "launch"));
     print_launch("launched as", json_object_get(variant, "launch"));
-    say("  %-14s %zu scalar words as captured; %zu pointers at least as aligned; overlaps: %zu "
-        "(--json lists them)\n",
-        "guard", json_array_size(json_object_get(signature, "scalars")),
-        json_array_size(json_object_get(signature, "pointers")),
-        json_array_size(json_object_get(signature, "overlaps")));
+    print_guard(signature);
     print_evidence(json_object_get(variant, "evidence"));
     if (!whole) {
         say("  %-14s kgenrt show %.12s\n", "its source", member_text(variant, "id"));

@@ -87,7 +87,8 @@ static void put_store(void)
     struct kg_variant good = fixture_variant("_ZN3app7softmaxILi4EEEvPf", 64, 1.5);
     struct kg_variant other = fixture_variant("_ZN3app7softmaxILi4EEEvPf", 64, 1.2);
     static const char evidence[] =
-        "{\"gates\":[\"admission\",\"compare\"],\"repeats\":20,\"driver\":13010}";
+        "{\"gates\":[{\"name\":\"admission\",\"passed\":true},"
+        "{\"name\":\"compare\",\"passed\":true}],\"repeats\":20,\"driver\":13010}";
     if (!CHECK(store_open(cache, false, &store) == KG_OK))
         return;
     CHECK(store_put_hardware(store, &hardware) == KG_OK);
@@ -216,8 +217,12 @@ static void show(void)
     CHECK(cli_says("fast source") && cli_says("20 launches gave equal results") &&
           cli_says("vector loads"));
     CHECK(cli_says("grid 32 x 1 x 1, block 512 x 1 x 1, 128 bytes shared"));
-    CHECK(cli_says("2 scalar words as captured; 2 pointers at least as aligned; overlaps: 1") &&
-          cli_says("driver for CUDA 13.1") && cli_says("admission compare"));
+    CHECK(cli_says("p2, byte 0, 4 bytes: 0x3e8, or more by at most 0x18\n") &&
+          cli_says("p3, byte 0, 8 bytes: 0x400921fb54442d18\n") &&
+          cli_says("p0, byte 0: a multiple of 256; reads bytes [0, 4096) from it") &&
+          cli_says("p1, byte 0: a multiple of 16; reads and writes bytes [-16, 4096) from it") &&
+          cli_says("1 pairs of pointers overlap as captured") && cli_says("driver for CUDA 13.1") &&
+          cli_says("admission compare"));
     CHECK(!strchr(cli.out, '\033') && !strchr(cli.out, '\007'));
     CHECK(cli_run(dir, "$K show %s --json", id) == 0);
     json_t *root = cli_json();
