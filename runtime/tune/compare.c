@@ -1,7 +1,10 @@
 /* Comparing images: bit for bit, or, where another accuracy was asked for and the original's PTX
  * says that an element is floating point by the arithmetic done on it, within a bound per element.
  * What it does not say is compared bit for bit. Pure functions over bytes; no device. */
+#include "tune/parallel.h"
 #include "tune/replay.h"
+
+#include <stdatomic.h>
 
 #include <math.h>
 #include <stdio.h>
@@ -10,20 +13,40 @@
 
 enum { CHUNK = 4096 };
 
-size_t first_difference(const unsigned char *a, const unsigned char *b, const unsigned char *mask,
-                        size_t from, size_t total)
+struct difference {
+    const unsigned char *a, *b, *mask;
+    size_t base;
+    _Atomic size_t at; /* the first one found so far */
+};
+
+static void difference_part(void *self, size_t from, size_t to)
 {
-    for (size_t at = from; at < total;) {
-        size_t size = total - at < CHUNK ? total - at : CHUNK;
-        if (!memcmp(a + at, b + at, size)) {
+    struct difference *d = self;
+    for (size_t at = d->base + from, stop = d->base + to; at < stop;) {
+        size_t size = stop - at < CHUNK ? stop - at : CHUNK, first = atomic_load(&d->at);
+        if (at >= first)
+            return; /* one before this is known */
+        if (!memcmp(d->a + at, d->b + at, size)) {
             at += size;
             continue;
         }
-        for (size_t end = at + size; at < end; at++)
-            if (a[at] != b[at] && (!mask || mask[at]))
-                return at;
+        for (size_t end = at + size; at < end; at++) {
+            if (d->a[at] == d->b[at] || (d->mask && !d->mask[at]))
+                continue;
+            while (at < first && !atomic_compare_exchange_weak(&d->at, &first, at))
+                ;
+            return;
+        }
     }
-    return total;
+}
+
+size_t first_difference(const unsigned char *a, const unsigned char *b, const unsigned char *mask,
+                        size_t from, size_t total)
+{
+    struct difference difference = {a, b, mask, from, total};
+    if (from < total)
+        parallel(total - from, CHUNK, difference_part, &difference);
+    return difference.at;
 }
 
 static bool floating(uint8_t element)

@@ -1,5 +1,6 @@
 /* The memory of a replay as images on the host: what was captured, the red zones around it, masks
  * of what the original writes, and the random states that launches start from. Knows no driver. */
+#include "tune/parallel.h"
 #include "tune/replay.h"
 
 #include <inttypes.h>
@@ -194,35 +195,48 @@ static uint64_t poison(uint64_t seed, uint64_t index)
     return seed & 1 ? (word & UINT64_C(0x00ffffff00ffffff)) | UINT64_C(0x4200000042000000) : word;
 }
 
+struct state {
+    const struct replay_memory *memory;
+    uint64_t seed, flip;
+    unsigned char *out;
+    bool expected; /* with results where the original writes */
+};
+
+static void state_part(void *self, size_t from, size_t to)
+{
+    const struct state *state = self;
+    const struct replay_memory *memory = state->memory;
+    memcpy(state->out + from, memory->pristine + from, to - from);
+    for (size_t at = from; at < to; at += 8) {
+        uint64_t poisoned, written = 0, word;
+        memcpy(&poisoned, memory->poisoned + at, 8);
+        if (state->expected)
+            memcpy(&written, memory->written + at, 8);
+        if (!(poisoned | written))
+            continue;
+        memcpy(&word, memory->pristine + at, 8);
+        if (poisoned)
+            word = (word & ~poisoned) | ((poison(state->seed, at) ^ state->flip) & poisoned);
+        if (written) {
+            uint64_t result;
+            memcpy(&result, memory->result + at, 8);
+            word = (word & ~written) | (result & written);
+        }
+        memcpy(state->out + at, &word, 8); /* images have room for a whole last word */
+    }
+}
+
 void memory_state(const struct replay_memory *memory, uint64_t seed, bool inverted,
                   unsigned char *out)
 {
-    uint64_t flip = inverted ? UINT64_MAX : 0;
-    memcpy(out, memory->pristine, memory->total);
-    for (size_t at = 0; at < memory->total; at += 8) {
-        uint64_t mask, old;
-        memcpy(&mask, memory->poisoned + at, 8);
-        if (!mask)
-            continue;
-        memcpy(&old, out + at, 8);
-        old = (old & ~mask) | ((poison(seed, at) ^ flip) & mask);
-        memcpy(out + at, &old, 8);
-    }
+    struct state state = {memory, seed, inverted ? UINT64_MAX : 0, out, false};
+    parallel(memory->total, 4096, state_part, &state);
 }
 
 void memory_expected(const struct replay_memory *memory, uint64_t seed, unsigned char *out)
 {
-    memory_state(memory, seed, false, out);
-    for (size_t at = 0; at < memory->total; at += 8) {
-        uint64_t mask, state, result;
-        memcpy(&mask, memory->written + at, 8);
-        if (!mask)
-            continue;
-        memcpy(&state, out + at, 8);
-        memcpy(&result, memory->result + at, 8);
-        state = (state & ~mask) | (result & mask);
-        memcpy(out + at, &state, 8);
-    }
+    struct state state = {memory, seed, 0, out, true};
+    parallel(memory->total, 4096, state_part, &state);
 }
 
 /* The parameter whose pointer leads to a region. */
