@@ -367,17 +367,6 @@ void cuda_code(const struct replay_device *device, enum side side, void **module
     *function = cuda->functions[side];
 }
 
-void cuda_pin(struct replay_device *device)
-{
-    struct cuda *cuda = (struct cuda *)device;
-    struct replay_memory *memory = cuda->memory;
-    unsigned char *const images[] = {memory->work, memory->other, memory->first};
-    for (size_t i = 0; i < sizeof images / sizeof *images && memory->total; i++)
-        if (!real.cuMemHostRegister_v2 ||
-            real.cuMemHostRegister_v2(images[i], memory->total, 0) != CUDA_SUCCESS)
-            log_line(KG_DEBUG, "replay: an image is not pinned");
-}
-
 /* The driver's own objects go with the process. The original's module may still look at `image`:
  * nothing is launched after this. */
 void cuda_close(struct replay_device *device)
