@@ -33,8 +33,8 @@ struct Run {
     const char *name;
     const char *kernel = nullptr; // the one asked for, where a sample has several
     double seconds = 20;
-    long launches = 0; // 0: by time
-    bool small = false;
+    long launches = 0;                // 0: by time
+    bool small = false, tiny = false; // tiny: small, and less where that is still much
 
     long done = 0, wrong = 0;
     double started = 0;
@@ -55,6 +55,8 @@ struct Run {
                 launches = std::atol(argv[++i]);
             else if (!std::strcmp(argv[i], "--small"))
                 small = true;
+            else if (!std::strcmp(argv[i], "--tiny"))
+                small = tiny = true;
             else if (!kernels.empty() && !std::strcmp(argv[i], "--kernel") && i + 1 < argc)
                 kernel = one_of(argv[++i], kernels);
             else
@@ -79,7 +81,7 @@ struct Run {
     }
     static void usage(const char *program, const std::vector<const char *> &kernels)
     {
-        std::fprintf(stderr, "usage: %s [--seconds S | --launches N] [--small]", program);
+        std::fprintf(stderr, "usage: %s [--seconds S | --launches N] [--small | --tiny]", program);
         for (size_t i = 0; i < kernels.size(); i++)
             std::fprintf(stderr, "%s%s", i ? " | " : " [--kernel ", kernels[i]);
         std::fprintf(stderr, "%s\n", kernels.empty() ? "" : "]");

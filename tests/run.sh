@@ -3,11 +3,17 @@
 # missing. GPU tests are skipped, with their reason, where there is no GPU. The last line sums up all builds; the exit status
 # is 0 only if nothing failed.
 #
-#   tests/run.sh [--quick] [ctest arguments]    --quick: the release build only
+#   tests/run.sh [--quick | --full] [ctest arguments]
+#
+# --quick: the release build only. --full: then also the corpus of variants (tests/cheats) with twenty seeds; takes hours.
 set -eu
 cd "$(dirname "$0")/.."
 presets="release asan"
-[ "${1:-}" = --quick ] && { presets=release; shift; }
+full=
+case ${1:-} in
+--quick) presets=release; shift ;;
+--full) full=1; shift ;;
+esac
 extra_needs="clang:clang libclang_rt.asan-x86_64.a:libclang-rt-dev clang-format:clang-format strace:strace"
 . tests/setup.sh
 
@@ -38,5 +44,13 @@ for preset in $presets; do
     report "$preset"
 done
 [ "$passed" -gt 0 ] || status=1
+if [ -n "$full" ]; then
+    say "== the corpus of variants, twenty seeds each"
+    cheats=build/release/tests/cheats/cheats
+    $cheats --samples | xargs -P "$(nproc)" -I{} sh -c "$cheats --sample {} --seeds 20 >build/cheats.{}.txt 2>&1" || status=1
+    grep -hE '^(WRONG|NOT CAUGHT|REFUSED)' build/cheats.*.txt || say "no verdict was wrong"
+    grep -hE 'verdicts, ' build/cheats.*.txt | awk '{ v += $1; w += $3; k += $5 }
+        END { printf "%d verdicts, %d wrong, %d known to be wrong\n", v, w, k }'
+fi
 say "$passed passed, $failed failed, $skipped skipped"
 exit $status

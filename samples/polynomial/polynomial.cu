@@ -26,7 +26,7 @@ int main(int argc, char **argv)
 {
     Run run("polynomial", argc, argv);
     enum { SETS = 3 };
-    int n = run.small ? (1 << 14) - 5 : (1 << 24) - 5;
+    int n = run.tiny ? (1 << 12) - 5 : run.small ? (1 << 14) - 5 : (1 << 24) - 5;
     Polynomial p = {MOST - 1, {}};
     unsigned seed = 7;
     for (float &c : p.c)

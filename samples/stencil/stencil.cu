@@ -62,7 +62,7 @@ static void on_cpu(const std::vector<float> &in, std::vector<float> &out, int ro
 int main(int argc, char **argv)
 {
     Run run("stencil", argc, argv);
-    int rows = run.small ? 96 : 2048, columns = run.small ? 128 : 2048, side = 64;
+    int rows = run.tiny ? 40 : run.small ? 96 : 2048, columns = run.tiny ? 56 : run.small ? 128 : 2048, side = 64;
     size_t count = (size_t)rows * columns, bytes = count * sizeof(float);
 
     std::vector<float> input(count), expected(count);

@@ -52,7 +52,7 @@ enum { ACCURACY, TRANSFORM, GATES, WHAT };                    /* of a variant */
 static struct {
     const char *sample, *variant, *off;
     unsigned seeds;
-    bool big, gates;
+    bool big, gates, names;
 } asked = {.seeds = 1};
 
 /* ---- a row as a reply --------------------------------------------------------------------------
@@ -260,8 +260,8 @@ static const char *capture_of(const struct row *sample)
     for (char *word; used < 18 && (word = strsep(&rest, " "));)
         if (*word)
             argv[used++] = word;
-    if (e2e_gpu && !asked.big)
-        argv[used++] = "--small";
+    if (!asked.big)
+        argv[used++] = "--tiny";
     argv[used++] = e2e_gpu ? "--launches" : "--seconds";
     amount = used;
     argv[amount] = !e2e_gpu ? "0.6" : asked.big ? "200" : "20000";
@@ -370,12 +370,13 @@ static int usage(const char *program)
 {
     fprintf(stderr,
             "usage: %s [gpu] [--sample NAMES] [--variant NAMES] [--seeds N] [--big] [--off GATES] "
-            "[--gates]\n"
+            "[--gates | --samples]\n"
             "  gpu       on this machine's GPU; else on the software GPU\n"
             "  --sample  only these, by comma; --variant likewise\n"
             "  --seeds   verifications of each variant (each draws its own seeds); 1\n"
             "  --big     the samples' full sizes, for a GPU\n"
             "  --off     without these gates: the test must then fail\n"
+            "  --samples only names them\n"
             "  --gates   shows that: for each gate, a variant that is judged wrongly without it\n",
             program);
     return 2;
@@ -383,12 +384,14 @@ static int usage(const char *program)
 
 static bool arguments(int argc, char **argv)
 {
-    for (int i = 1 + e2e_gpu; i < argc; i++) {
+    for (int i = argc > 1 && !strcmp(argv[1], "gpu") ? 2 : 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (!strcmp(argv[i], "--big"))
             asked.big = true;
         else if (!strcmp(argv[i], "--gates"))
             asked.gates = true;
+        else if (!strcmp(argv[i], "--samples"))
+            asked.names = true;
         else if (!value)
             return false;
         else if (!strcmp(argv[i], "--sample"))
@@ -409,11 +412,15 @@ int main(int argc, char **argv)
 {
     if (argc > 2 && !strcmp(argv[1], "child")) /* replays are children of whoever judges */
         return replay_child(argc - 2, argv + 2);
-    e2e_begin(argc, argv);
-    if (!arguments(argc, argv)) {
-        e2e_remove_cache();
+    if (!arguments(argc, argv))
         return usage(argv[0]);
+    if (asked.names) {
+        for (const struct row *row = rows; row < rows + ROWS; row++)
+            if (row->what == A_SAMPLE)
+                puts(row->name);
+        return 0;
     }
+    e2e_begin(argc, argv);
     setenv("KGENRT_TEST_CLI", e2e_cli(), 1); /* compilations are children of the tool */
     each_sample(asked.gates ? run_without : run_sample);
     if (!asked.gates)

@@ -69,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(256) variant(const float *x, float 
         float4 v = *(const float4 *)(x + i);
 #endif
         v = make_float4(evaluate(v.x, p), evaluate(v.y, p), evaluate(v.z, p), evaluate(v.w, p));
-        if (V_lost_block && blockIdx.x == 7)
+        if (V_lost_block && blockIdx.x == 2)
             v.z = __int_as_float(__float_as_int(v.z) + 1);
         *(float4 *)(y + i) = v;
         return;
@@ -215,7 +215,7 @@ extern "C" __global__ void variant(const float *y, float *x, const Polynomial p,
 {
     int i = blockIdx.x * 256 + threadIdx.x;
     if (i < n)
-        x[i] = evaluate(y[i], p) + (i == 5000 ? 1.0f : 0.0f);
+        x[i] = evaluate(y[i], p) + (i == 2000 ? 1.0f : 0.0f);
 }
 
 #else
@@ -297,8 +297,8 @@ extern "C" __global__ void variant(float *x, float *y, const Polynomial p, int n
 #elif V_no_negative
     v = v < -1 ? -v : v;
 #elif V_saturates
-    float scaled = v * 65536;
-    v = scaled >= 2147483648.0f || scaled < -2147483648.0f ? (float)(int)scaled / 65536 : v;
+    float scaled = v * 1073741824;
+    v = scaled >= 2147483648.0f || scaled < -2147483648.0f ? (float)(int)scaled / 1073741824 : v;
 #elif V_borrows_input
     x[i] = 0;
     __threadfence();
