@@ -14,6 +14,9 @@ struct step {
 kg_status steps_run(const struct step *steps, unsigned count, void *self,
                     void (*entered)(void *self, const char *name), const char **failed);
 
+/* The note of the job's kernel; ineligible: why it is left alone, or NULL. */
+kg_status job_put_kernel(struct job *job, const char *ineligible);
+
 /* Stores the variant with its blobs and evidence and, when it is the best, a new snapshot. */
 kg_status publish_variant(struct job *job, const struct candidate *candidate,
                           const struct verdict *verdict);
