@@ -27,11 +27,11 @@ static uint64_t round_up(uint64_t value, uint64_t to)
 /* ---- copies ------------------------------------------------------------------------------------
  */
 
-/* What moved with the captured address of value, its end included; NULL: nothing. */
-static const struct moved *moved_of(const struct cuda *cuda, uint64_t value)
+/* What moved with a captured address; NULL: nothing. */
+static const struct moved *moved_of(const struct cuda *cuda, uint64_t address)
 {
     for (uint32_t i = 0; i < cuda->moved_count; i++)
-        if (value >= cuda->moved[i].first && value <= cuda->moved[i].end)
+        if (address >= cuda->moved[i].first && address < cuda->moved[i].end)
             return &cuda->moved[i];
     return NULL;
 }

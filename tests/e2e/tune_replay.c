@@ -144,6 +144,32 @@ static void original_alone(struct job *job)
     free(verdict.evidence);
 }
 
+/* Buffers that touch one another part in the other layouts. */
+static void touching(const CUdeviceptr at[2], const struct kg_hardware *hardware)
+{
+    const CUdeviceptr next[2] = {at[0], at[0] + N * 4};
+    char *ptx = kernel_ptx(false, true, &(struct parts){0});
+    struct verdict verdict = {0};
+    struct job job;
+    if (!CHECK(write_capture(program, false, next, hardware)) || !CHECK(open_job(&job, program)))
+        return;
+    struct candidate candidate = {.maker = "test",
+                                  .ptx = ptx,
+                                  .entry = "k",
+                                  .launch = job.capture.launch,
+                                  .code = {(unsigned char *)ptx, strlen(ptx) + 1}};
+    kg_status got = verify_candidate(&job, &candidate, &verdict);
+    if (!CHECK(got == KG_OK || got == KG_SLOWER) ||
+        !CHECK(strstr(verdict.evidence, "\"elsewhere\": \"same\"")) ||
+        !CHECK(!options()->guard_pages ||
+               (strstr(verdict.evidence, "\"end_at_unmapped_page\": \"same\"") &&
+                strstr(verdict.evidence, "\"start_at_unmapped_page\": \"same\""))))
+        fprintf(stderr, "  touching: %s: %s\n", verdict.gate, verdict.reason);
+    free(verdict.evidence);
+    free(ptx);
+    job_close(&job);
+}
+
 /* Ends of the child that nobody can blame on a variant: a first SIGKILL is forgiven, and a device
  * without memory is one to wait for. */
 static void deaths(struct job *job)
@@ -203,6 +229,8 @@ int main(int argc, char **argv)
     CUdeviceptr at[2];
     struct kg_hardware hardware;
     setenv("KGENRT_REPEATS", "5", 0);
+    if (getenv("KGENRT_TEST_INSIDE")) /* the driver of a GPU would log what faults there */
+        setenv("KGENRT_GUARD_PAGES", "1", 0);
     if (!CHECK(mkdtemp(dir)) || !CHECK(addresses(at, &hardware)))
         return test_result();
     for (int in_place = 0; in_place < 2; in_place++) {
@@ -217,6 +245,7 @@ int main(int argc, char **argv)
             deaths(&job);
         job_close(&job);
     }
+    touching(at, &hardware);
     char command[KG_PATH + 16];
     snprintf(command, sizeof command, "rm -r %s", dir);
     CHECK(system(command) == 0);
