@@ -144,11 +144,15 @@ static kg_status measure(struct course *course, bool cold, double wanted, struct
         bool checked = exact || number == lucky ||
                        !(random_word(trial->seeds[3], 2 + series->pairs + cold) % CHECKED_ONE_IN);
         status = block(course, cold, out->batch, checked);
-        bool late = (double)(now_ns() - begin) > budget_ns;
+        double spent = (double)(now_ns() - begin);
+        bool late = spent > budget_ns;
         bool last = exact ? series->pairs >= EXACT_PAIRS
                           : series->pairs >= MOST_PAIRS || (late && series->pairs >= TIMING_LEAST);
         done = timing_look(series->ns[ORIGINAL], series->ns[VARIANT], series->pairs, last, wanted,
                            trial->seeds[3] ^ cold, out);
+        if (out->pairs < TIMING_LEAST && !exact && series->pairs < MOST_PAIRS &&
+            spent < 4 * budget_ns)
+            done = false; /* too many of the few were disturbed */
     }
     return status;
 }
