@@ -57,8 +57,8 @@ static void tuned(const char *capture)
     CHECK(says("softgpu sm_90") && says("recorded"));
     CHECK(e2e_run((const char *[]){cli, "show", "poly", NULL}, NULL, 60) == 0);
     CHECK(says("verified       on softgpu sm_90, driver for CUDA ") &&
-          says("passed         replay observed vacuity") && says("65516 bytes that the original writes") &&
-          says("timed          cold caches: "));
+          says("passed         replay observed vacuity") &&
+          says("65516 bytes that the original writes") && says("timed          cold caches: "));
     /* The record keeps the PTX and the launch; the capture has them itself. */
     CHECK(e2e_run((const char *[]){cli, "show", "--analysis", "poly", NULL}, NULL, 60) == 0);
     CHECK(says("replaceable    yes") && says("parameter 0: reads [0, 65516) exactly; in bounds") &&
