@@ -186,6 +186,8 @@ enum accuracy_mode {
 struct accuracy {
     enum accuracy_mode mode;
     double limit;
+    bool ends_alike; /* NaN for an infinite result, or the other way round, passes: only for inputs
+                        with infinities that were drawn, where another order meets inf - inf */
 };
 /* "bitwise", "auto", "ulp:N" with 0 < N <= 65536, "rel:X" with 0 < X < 1, whatever the locale.
  * False unless it is one of these; then out is bitwise. */

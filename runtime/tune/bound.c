@@ -1,9 +1,11 @@
 /* The bound of accuracy `auto`: how far an element of a result may be from the original's, measured
  * on the original itself, for the inputs at hand.
  *
- *     a few ulp + 16 * the original's own rounding noise + 8 * what an ulp of the inputs makes
+ *     a few ulp + 32 * the original's own rounding noise + 16 * what an ulp of the inputs makes
  *
- * and never more than a share of the root mean square of the results around. Both are taken from
+ * and never more than a share of the root mean square of the results around (four times the noise,
+ * and a larger share, where the inputs are meant to be badly conditioned: there sums of other
+ * orders differ most, and what such inputs are drawn for is wrong by far more). Both are taken from
  * one table of differences (Hamming, Numerical Methods for Scientists and Engineers, on the noise
  * of a table; Moré and Wild, Estimating Computational Noise, 2011): the inputs go in equal steps
  * along a direction of random signs, far enough that every rounding falls anew, and near enough
@@ -22,9 +24,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DIRECTIONS = 2, POINTS = 4, NEIGHBOURS = 64, EXPONENTS = 2200, MIDDLE = 1100 };
+enum { DIRECTIONS = 3, POINTS = 4, NEIGHBOURS = 64, EXPONENTS = 2200, MIDDLE = 1100 };
 
-static const double few_ulp = 4, noise_times = 16, slope_times = 8;
+static const double few_ulp = 4, noise_times = 32, slope_times = 16, ill_times = 4;
 
 /* At -2, -1, 1, 2 steps. */
 static const double steps[POINTS] = {-2, -1, 1, 2};
@@ -45,9 +47,9 @@ struct measure {
     struct replay_memory *memory;
     const unsigned char *reference;
     unsigned char *in, *out;
-    size_t count;          /* of elements of floating point that may be written */
-    float *fourth, *first; /* of the direction at hand */
-    float *noise, *slope;  /* squares, over all directions */
+    size_t count;           /* of elements of floating point that may be written */
+    double *fourth, *first; /* of the direction at hand */
+    double *noise, *slope;  /* root mean squares over the directions */
 };
 
 static bool floating(uint8_t element)
@@ -58,6 +60,14 @@ static bool floating(uint8_t element)
 static bool smooth_input(const struct replay_datum *datum)
 {
     return draw_takes(datum) && floating(datum->loads) && !(datum->roles & ROLES_INDEX);
+}
+
+/* A step, in ulps of the number: an odd number of them, or the roundings of larger sums would not
+ * see it; three quarters of 2^-step of the binade on average. */
+static double step_ulps(uint8_t element, uint64_t random)
+{
+    uint64_t half = UINT64_C(1) << (element_bits(element) - 2 - (unsigned)scales[element].step);
+    return (double)((half + (random >> 8) % half) | 1);
 }
 
 /* The state with every floating-point input moved by so many steps along the direction. */
@@ -76,9 +86,8 @@ static void move_inputs(const struct measure *m, const unsigned char *state, uns
             if (!(fabs(value) > 0) || !isfinite(value) || memory->slack[at] ||
                 (memory->written[at] && memory->poisoned[at]))
                 continue;
-            double step = element_ulp(value, datum->loads) *
-                          exp2((double)element_bits(datum->loads) - 1 - scales[datum->loads].step);
             uint64_t random = random_word(m->trial->seeds[3] + direction, at);
+            double step = element_ulp(value, datum->loads) * step_ulps(datum->loads, random);
             element_put(m->in, at, datum->loads, value + (random & 1 ? by : -by) * step);
         }
     }
@@ -110,8 +119,8 @@ static void add_point(struct measure *m, const struct replay_datum *datum, size_
 {
     double off =
         element_get(m->out, at, datum->stores) - element_get(m->reference, at, datum->stores);
-    m->fourth[number] += (float)(fourth[(unsigned)data] * off);
-    m->first[number] += (float)(first[(unsigned)data] * off);
+    m->fourth[number] += fourth[(unsigned)data] * off;
+    m->first[number] += first[(unsigned)data] * off;
 }
 
 /* data: what makes of a step an ulp of the inputs. */
@@ -119,8 +128,8 @@ static void add_direction(struct measure *m, const struct replay_datum *datum, s
                           size_t number, double data)
 {
     double noise = m->fourth[number] / fourth_norm, slope = m->first[number] / first_norm * data;
-    m->noise[number] += (float)(noise * noise / DIRECTIONS);
-    m->slope[number] += (float)(slope * slope / DIRECTIONS);
+    m->noise[number] = hypot(m->noise[number], noise / sqrt(DIRECTIONS));
+    m->slope[number] = hypot(m->slope[number], slope / sqrt(DIRECTIONS));
 }
 
 /* The widest of the inputs' types decides what an ulp is against a step. */
@@ -131,7 +140,8 @@ static double ulps_a_step(const struct replay_memory *memory)
         const struct replay_datum *datum = &memory->data[d];
         if (!smooth_input(datum))
             continue;
-        double ulp = exp2(scales[datum->loads].step + 1 - (double)element_bits(datum->loads));
+        double ulp =
+            exp2(scales[datum->loads].step + 1 - (double)element_bits(datum->loads)) / 0.75;
         most = ulp > most ? ulp : most;
     }
     return most;
@@ -184,8 +194,8 @@ static void pool_make(struct measure *m, const struct replay_datum *datum, struc
             !isfinite(m->slope[number]))
             continue;
         unsigned bin = bin_of(value);
-        pool->noise[bin] += sqrt(m->noise[number]);
-        pool->slope[bin] += sqrt(m->slope[number]);
+        pool->noise[bin] += m->noise[number];
+        pool->slope[bin] += m->slope[number];
         pool->count[bin]++;
         pool->squares += value * value;
         pool->finite++;
@@ -210,9 +220,9 @@ static void excess(struct measure *m, const struct replay_datum *datum, const st
             continue;
         count++;
         if (pool->noise[bin] > 0)
-            *noise += m->noise[number] / (pool->noise[bin] * pool->noise[bin]);
+            *noise += pow(m->noise[number] / pool->noise[bin], 2);
         if (pool->slope[bin] > 0)
-            *slope += m->slope[number] / (pool->slope[bin] * pool->slope[bin]);
+            *slope += pow(m->slope[number] / pool->slope[bin], 2);
     }
     *noise = fmax(1, sqrt(*noise / (double)(count ? count : 1)));
     *slope = fmax(1, sqrt(*slope / (double)(count ? count : 1)));
@@ -234,14 +244,15 @@ static void bound_datum(struct measure *m, const struct replay_datum *datum, str
             size_t number = datum->number + (at - datum->from) / width;
             double value = element_get(m->reference, at, datum->stores);
             unsigned bin = bin_of(value);
-            double own_noise = isfinite(m->noise[number]) ? sqrt(m->noise[number]) : 0;
-            double own_slope = isfinite(m->slope[number]) ? sqrt(m->slope[number]) : 0;
-            double bound = noise_times * fmax(own_noise, noise * pool->noise[bin]) +
-                           slope_times * fmax(own_slope, slope * pool->slope[bin]);
+            double own_noise = isfinite(m->noise[number]) ? m->noise[number] : 0;
+            double own_slope = isfinite(m->slope[number]) ? m->slope[number] : 0;
+            double bound =
+                noise_times * (ill ? ill_times : 1) * fmax(own_noise, noise * pool->noise[bin]) +
+                slope_times * fmax(own_slope, slope * pool->slope[bin]);
             double least = few_ulp / (element_bits(datum->stores) < 16 ? 2 : 1) *
                            element_ulp(value, datum->stores);
             bound = least + fmin(bound, most);
-            m->memory->bound[number] = isfinite((float)bound) ? (float)bound : 0;
+            m->memory->bound[number] = isfinite(bound) ? bound : 0;
         }
     }
 }
@@ -271,7 +282,7 @@ kg_status bound_measure(struct trial *trial, const unsigned char *state,
     struct pool *pool = malloc(sizeof *pool);
     m.in = malloc(memory->total + 8);
     m.out = malloc(memory->total + 8);
-    float *all = calloc(4 * m.count + 1, sizeof *all);
+    double *all = calloc(4 * m.count + 1, sizeof *all);
     kg_status status = memory->bound && pool && m.in && m.out && all ? KG_OK : KG_NO_MEMORY;
     m.fourth = all;
     m.first = all + m.count;

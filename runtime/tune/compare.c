@@ -176,6 +176,8 @@ static bool near(const struct replay_memory *memory, const unsigned char *got,
 {
     uint8_t element = datum->stores;
     double is = element_get(got, at, element), was = element_get(expected, at, element);
+    if (accuracy->ends_alike && !isfinite(is) && !isfinite(was))
+        return true;
     if (isnan(is) || isnan(was))
         return isnan(is) && isnan(was);
     if (isinf(is) || isinf(was))
@@ -218,6 +220,21 @@ bool has_floats(const struct replay_memory *memory)
         if (floating(memory->data[i].stores) && memchr(memory->written + memory->data[i].from, 0xff,
                                                        memory->data[i].to - memory->data[i].from))
             return true;
+    return false;
+}
+
+bool has_infinity(const struct replay_memory *memory, const unsigned char *image)
+{
+    for (uint32_t i = 0; i < memory->datum_count; i++) {
+        const struct replay_datum *datum = &memory->data[i];
+        size_t width = forms[datum->stores].bytes;
+        if (!floating(datum->stores))
+            continue;
+        for (size_t at = (datum->from + width - 1) / width * width; at + width <= datum->to;
+             at += width)
+            if (memory->written[at] && isinf(element_get(image, at, datum->stores)))
+                return true;
+    }
     return false;
 }
 

@@ -40,6 +40,110 @@ static uint8_t both(bool any, uint8_t a, uint8_t b)
     return !any || a == b ? b : ELEMENT_UNKNOWN;
 }
 
+/* ---- what a store stores -----------------------------------------------------------------------
+ *
+ * Where types by unification contradict each other (a struct with numbers of several types in one
+ * memory unites all that is loaded from it), the value stored may still be of one type by what
+ * computes it: then all its definitions are arithmetic of that type, or loads that name it.
+ */
+
+enum { DEFS = 64, DEEPEST = 8 };
+
+struct stored {
+    const struct graph *graph;
+    unsigned work;
+    bool computed; /* by at least one operation */
+};
+
+static uint8_t element_of_type(unsigned type)
+{
+    switch (type) {
+    case PTX_TYPE_f16:
+    case PTX_TYPE_f16x2:
+        return ELEMENT_F16;
+    case PTX_TYPE_bf16:
+    case PTX_TYPE_bf16x2:
+        return ELEMENT_BF16;
+    case PTX_TYPE_f32:
+        return ELEMENT_F32;
+    case PTX_TYPE_f64:
+        return ELEMENT_F64;
+    default:
+        return ELEMENT_UNKNOWN;
+    }
+}
+
+static uint8_t element_of_operand(struct stored *at, uint32_t instr,
+                                  const struct ptx_operand *operand, unsigned depth);
+
+static uint8_t element_of_def(struct stored *at, uint32_t index, unsigned depth)
+{
+    const struct ptx_instr *instr = &at->graph->func->instrs[index];
+    unsigned first = 1, last = 1;
+    uint8_t all = ELEMENT_UNKNOWN;
+    switch (instr->form->op) {
+    case PTX_OP_selp:
+        last = 2;
+        break;
+    case PTX_OP_mov:
+    case PTX_OP_shfl:
+        break;
+    default:
+        if (instr->opaque || !instr->form->type_count ||
+            ptx_effects(instr) & (PTX_CALLS | PTX_WORST))
+            return ELEMENT_UNKNOWN;
+        at->computed |= !(ptx_effects(instr) & PTX_READS);
+        return element_of_type(instr->form->types[0]);
+    }
+    for (unsigned i = first; i <= last && i < instr->operand_count; i++) {
+        uint8_t one = element_of_operand(at, index, &instr->operands[i], depth + 1);
+        if (one == ELEMENT_UNKNOWN || (i > first && one != all))
+            return ELEMENT_UNKNOWN;
+        all = one;
+    }
+    return all;
+}
+
+static uint8_t element_of_operand(struct stored *at, uint32_t instr,
+                                  const struct ptx_operand *operand, unsigned depth)
+{
+    uint32_t defs[DEFS] = {0};
+    uint8_t all = ELEMENT_UNKNOWN;
+    if (depth > DEEPEST || operand->kind != PTX_REG || ++at->work > DEFS)
+        return ELEMENT_UNKNOWN;
+    uint32_t value = graph_read(at->graph, instr, operand->reg), count = 0;
+    if (value == GRAPH_UNKNOWN || !graph_defs(at->graph, value, defs, DEFS, &count) || !count)
+        return ELEMENT_UNKNOWN;
+    for (uint32_t i = 0; i < count; i++) {
+        uint8_t one = defs[i] == GRAPH_NONE ? ELEMENT_UNKNOWN : element_of_def(at, defs[i], depth);
+        if (one == ELEMENT_UNKNOWN || (i && one != all))
+            return ELEMENT_UNKNOWN;
+        all = one;
+    }
+    return all;
+}
+
+static uint8_t stored_element(const struct graph *graph, uint32_t index)
+{
+    const struct ptx_instr *instr = &graph->func->instrs[index];
+    struct stored at = {.graph = graph};
+    if (instr->form->op != PTX_OP_st || instr->operand_count < 2)
+        return ELEMENT_UNKNOWN;
+    const struct ptx_operand *value = &instr->operands[1];
+    uint8_t all =
+        value->kind == PTX_VECTOR ? ELEMENT_UNKNOWN : element_of_operand(&at, index, value, 0);
+    for (uint32_t i = 0; value->kind == PTX_VECTOR && i < value->part_count; i++) {
+        uint8_t one = element_of_operand(&at, index, &value->parts[i], 0);
+        if (one == ELEMENT_UNKNOWN || (i && one != all))
+            return ELEMENT_UNKNOWN;
+        all = one;
+    }
+    return at.computed ? all : ELEMENT_UNKNOWN;
+}
+
+/* ---- accesses ----------------------------------------------------------------------------------
+ */
+
 static unsigned element_width(uint8_t element, unsigned moved)
 {
     switch (element) {
@@ -56,7 +160,7 @@ static unsigned element_width(uint8_t element, unsigned moved)
 }
 
 static void note(struct target *target, const struct roles_access *access,
-                 const struct ptx_instr *instr)
+                 const struct ptx_instr *instr, const struct graph *graph)
 {
     unsigned width = element_width(access->element, type_bytes(instr));
     if (!target->known || width < target->width)
@@ -70,6 +174,8 @@ static void note(struct target *target, const struct roles_access *access,
     if (access->written || access->atomic) {
         /* a type that only moves name is no arithmetic */
         uint8_t stores = access->element_declared ? ELEMENT_MOVED : access->element;
+        if (stores == ELEMENT_UNKNOWN && graph)
+            stores = stored_element(graph, access->instr);
         target->stores = both(target->written, target->stores, stores);
         target->written = true;
     }
@@ -98,7 +204,8 @@ static void take_access(struct reading *reading, const struct roles_access *acce
             struct target *target = &reading->targets[t];
             if (origin->var ? target->name && !strcmp(target->name, origin->var->name)
                             : !target->name && target->origin_word == origin->word)
-                note(target, access, instr);
+                note(target, access, instr,
+                     reading->roles->unknown_writes ? NULL : &origins->graphs[access->func]);
         }
     }
     if (!set.count)

@@ -19,6 +19,7 @@ enum floats {
     FLOATS_RUNS,
     FLOATS_EQUAL,
     FLOATS_INFINITE,
+    FLOATS_LONE,
 };
 enum whole { WHOLE_BITS, WHOLE_SHUFFLE, WHOLE_SMALL, WHOLE_EXTREME };
 enum indices {
@@ -37,6 +38,8 @@ enum indices {
 #define INDEXED DRAW_INDEXED
 #define LATER DRAW_LATER
 #define GROWING DRAW_GROWING
+#define BITWISE DRAW_BITWISE
+#define INFINITE DRAW_INFINITE
 const struct draw_row draw_rows[] = {
 #define DRAW(text, floats, integers, indices, flags)                                               \
     {text, FLOATS_##floats, WHOLE_##integers, INDICES_##indices, flags},
@@ -73,8 +76,9 @@ static void range(uint8_t element, double *least, double *most)
     *most = element == ELEMENT_F16 ? 16 : element == ELEMENT_F64 ? 1024 : 128;
 }
 
-/* All kinds in turn. */
-static double special(uint8_t element, uint64_t turn)
+/* All kinds in turn; the last, from which intermediate results overflow here and not there, only
+ * where results must be equal bit for bit. */
+static double special(uint8_t element, bool extremes, uint64_t turn)
 {
     double least, most;
     range(element, &least, &most);
@@ -82,7 +86,7 @@ static double special(uint8_t element, uint64_t turn)
     double largest = (2 - exp2(1 - (double)element_bits(element))) * exp2(most - 1);
     const double values[] = {NAN,       INFINITY, -INFINITY, 0,       -0.0,     smallest,
                              -smallest, normal,   -normal,   largest, -largest, normal - smallest};
-    return values[turn % (sizeof values / sizeof *values)];
+    return values[turn % (extremes ? 12 : 9)];
 }
 
 /* What a buffer has in common. */
@@ -101,7 +105,15 @@ struct buffer {
     /* of indices: what was captured */
     uint64_t low, high, beyond; /* beyond: of ABOVE */
     bool sorted, is_signed;
+    unsigned level; /* see draw.h */
+    double scale;   /* of exponents and ranges, by level */
 };
+
+static double moderate(const struct buffer *buffer, uint64_t random)
+{
+    double most = (buffer->element == ELEMENT_F16 ? 5 : 10) * buffer->scale;
+    return spread(random, -most, most);
+}
 
 static double number(const struct buffer *buffer, uint8_t kind, size_t index, uint64_t random)
 {
@@ -117,24 +129,27 @@ static double number(const struct buffer *buffer, uint8_t kind, size_t index, ui
     case FLOATS_MEAN:
         return buffer->mean + 2 * unit(random) - 1;
     case FLOATS_SPECIAL:
-        return chosen ? special(buffer->element, block + buffer->seed % 97) : spread(random, -4, 4);
+        return chosen ? special(buffer->element, !buffer->level, block + buffer->seed % 97)
+                      : spread(random, -4 * buffer->scale, 4 * buffer->scale);
     case FLOATS_WIDE:
-        return spread(random, least, most);
+        return buffer->level ? spread(random, -most / 4 * buffer->scale, most / 4 * buffer->scale)
+                             : spread(random, least, most);
     case FLOATS_TINY:
         return random % 4 == 0   ? 0
                : random % 4 == 1 ? -0.0
                                  : spread(random, least, least + element_bits(buffer->element));
     case FLOATS_LOGITS:
-        return 176 * unit(random) - 88;
+        return (176 * unit(random) - 88) * buffer->scale;
     case FLOATS_RUNS:
         return spread(random, -1, 1) * exp2(24 * unit(of_run) - 12);
     case FLOATS_EQUAL:
-        return spread(of_run, -6, 6);
+        return spread(of_run, -6 * buffer->scale, 6 * buffer->scale);
+    case FLOATS_LONE:
+        return chosen ? (double)NAN : moderate(buffer, random);
     case FLOATS_INFINITE:
-        return chosen ? buffer->one_sign : spread(random, -4, 4);
+        return chosen ? buffer->one_sign : spread(random, -4 * buffer->scale, 4 * buffer->scale);
     default:
-        return spread(random, buffer->element == ELEMENT_F16 ? -5 : -10,
-                      buffer->element == ELEMENT_F16 ? 5 : 10);
+        return moderate(buffer, random);
     }
 }
 
@@ -339,9 +354,15 @@ static uint8_t element_for(const struct replay_datum *datum, uint64_t seed)
 }
 
 static bool fill(const struct replay_memory *memory, const struct replay_datum *datum,
-                 const struct draw_row *row, unsigned turn, uint64_t seed, unsigned char *image)
+                 const struct draw_row *row, unsigned turn, unsigned level, uint64_t seed,
+                 unsigned char *image)
 {
-    struct buffer buffer = {.memory = memory, .datum = datum, .seed = seed, .width = datum->width};
+    struct buffer buffer = {.memory = memory,
+                            .datum = datum,
+                            .seed = seed,
+                            .width = datum->width,
+                            .level = level,
+                            .scale = level ? 1 / exp2((double)level - 1) : 1};
     bool indexed = datum->roles & ROLES_INDEX;
     buffer.element = indexed ? datum->loads : element_for(datum, seed);
     if (!indexed && element_bytes(buffer.element))
@@ -350,12 +371,14 @@ static bool fill(const struct replay_memory *memory, const struct replay_datum *
     if (!buffer.count || (indexed && row->indices == INDICES_KEEP))
         return false;
     range(buffer.element, &buffer.least, &buffer.most);
-    buffer.mean = exp2(10 + 3 * unit(random_word(seed, 2)));
+    buffer.mean = exp2((10 + 3 * unit(random_word(seed, 2))) * buffer.scale);
     if (buffer.element == ELEMENT_F16 || buffer.element == ELEMENT_BF16)
         buffer.mean = 64;
     buffer.one_in = buffer.count / 48 + 1; /* a small buffer, too, gets all kinds */
     if (buffer.one_in > 1021)
         buffer.one_in = 1021;
+    if (!indexed && (row->floats == FLOATS_LONE || row->floats == FLOATS_INFINITE))
+        buffer.one_in = buffer.count / 8 < 8191 ? buffer.count / 8 + 1 : 8191;
     buffer.one_sign = seed & 1 ? INFINITY : -INFINITY;
     buffer.shift = random_word(seed, 1) % buffer.count;
     buffer.step =
@@ -373,7 +396,7 @@ static bool fill(const struct replay_memory *memory, const struct replay_datum *
 }
 
 struct drawn draw_fill(const struct replay_memory *memory, const struct draw_row *row,
-                       unsigned turn, uint64_t seed, unsigned char *image)
+                       unsigned turn, unsigned level, uint64_t seed, unsigned char *image)
 {
     static const struct draw_row plain = {"", FLOATS_MODERATE, WHOLE_BITS, INDICES_KEEP, 0};
     struct drawn drawn = {0};
@@ -384,7 +407,7 @@ struct drawn draw_fill(const struct replay_memory *memory, const struct draw_row
             continue;
         bool chosen = !(row->flags & DRAW_SOLO) || number == turn;
         number++;
-        if (!fill(memory, datum, chosen ? row : &plain, turn, random_word(seed, i), image))
+        if (!fill(memory, datum, chosen ? row : &plain, turn, level, random_word(seed, i), image))
             continue;
         drawn.changed++;
         drawn.roles |= datum->roles;

@@ -13,6 +13,8 @@ enum draw_flag {
     DRAW_INDEXED = 8,
     DRAW_LATER = 16,
     DRAW_GROWING = 32,
+    DRAW_BITWISE = 64,
+    DRAW_INFINITE = 128,
 };
 
 struct draw_row {
@@ -32,13 +34,15 @@ enum {
 bool draw_takes(const struct replay_datum *datum);
 
 /* One draw into `image`, which holds a state of memory: row, for a row with DRAW_SOLO the turn of
- * the buffer that it is about (DRAW_GROWING: how far it goes), and the seed. What was poisoned
- * stays. Says what was changed. */
+ * the buffer that it is about (DRAW_GROWING: how far it goes), and the seed. level 0: also numbers
+ * whose sums overflow in one order and not in another; 1: none of these; up to DRAW_LEVELS: smaller
+ * and smaller magnitudes. What was poisoned stays. Says what was changed. */
+enum { DRAW_LEVELS = 5 };
 struct drawn {
     unsigned changed; /* runs */
     unsigned roles;   /* of their data */
 };
 struct drawn draw_fill(const struct replay_memory *memory, const struct draw_row *row,
-                       unsigned turn, uint64_t seed, unsigned char *image);
+                       unsigned turn, unsigned level, uint64_t seed, unsigned char *image);
 
 #endif

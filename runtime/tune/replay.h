@@ -115,7 +115,7 @@ struct replay_memory {
     uint32_t datum_count;      /* 0: nothing is known; all is compared by bits */
     struct replay_datum *data; /* in order, without gaps but for padding */
     struct inexact *inexact;   /* gets what passed without being equal; NULL: not wanted */
-    float *bound; /* in `auto`: largest difference of each element of floating point that may be
+    double *bound; /* in `auto`: largest difference of each element of floating point that may be
                      written, for the launch that was measured last; NULL: not measured */
 };
 
@@ -181,9 +181,10 @@ size_t first_difference(const unsigned char *a, const unsigned char *b, const un
  * within accuracy; else *at is the first offending byte. */
 bool results_equal(const struct replay_memory *memory, const unsigned char *got,
                    const unsigned char *expected, const struct accuracy *accuracy, size_t *at);
-/* Whether the original writes floating-point numbers; whether all of these are whole, and so small
- * that sums that make them are exact in any order. */
+/* Whether the original writes floating-point numbers; whether one of these is infinite; whether all
+ * are whole, and so small that sums that make them are exact in any order. */
 bool has_floats(const struct replay_memory *memory);
+bool has_infinity(const struct replay_memory *memory, const unsigned char *image);
 bool whole_numbers(const struct replay_memory *memory, const unsigned char *image);
 /* Words for people about a difference at `at`. */
 void difference_text(const struct replay_memory *memory, const unsigned char *got,

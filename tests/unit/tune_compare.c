@@ -15,7 +15,8 @@ static struct replay_datum datum = {.to = 32};
 
 static bool equal32(const float got[8], const float expected[8], double relative, size_t *at)
 {
-    struct accuracy accuracy = {relative > 0 ? ACCURACY_REL : ACCURACY_BITWISE, relative};
+    struct accuracy accuracy = {.mode = relative > 0 ? ACCURACY_REL : ACCURACY_BITWISE,
+                                .limit = relative};
     datum.stores = ELEMENT_F32;
     return results_equal(&memory, (const unsigned char *)got, (const unsigned char *)expected,
                          &accuracy, at);
@@ -60,7 +61,7 @@ static void floats(void)
 static void doubles(void)
 {
     double a[4] = {1, 2, 3, 4}, b[4] = {1, 2, 3.000000001, 4};
-    struct accuracy accuracy = {ACCURACY_REL, 1e-8};
+    struct accuracy accuracy = {.mode = ACCURACY_REL, .limit = 1e-8};
     size_t at;
     datum.stores = ELEMENT_F64;
     CHECK(results_equal(&memory, (void *)b, (void *)a, &accuracy, &at));
@@ -98,7 +99,7 @@ static void halves(void)
 static void ulps(void)
 {
     float a[8] = {1, 2, 3, 4, 5, 6, 7, 8}, b[8];
-    struct accuracy accuracy = {ACCURACY_ULP, 2};
+    struct accuracy accuracy = {.mode = ACCURACY_ULP, .limit = 2};
     struct inexact seen = {0};
     size_t at;
     memcpy(b, a, sizeof b);
@@ -109,7 +110,7 @@ static void ulps(void)
     CHECK(seen.elements == 1 && seen.ulps == 2 && seen.at == 4 && seen.of_bound == 1);
     b[1] = 2 + 3 * 0x1p-22f;
     CHECK(!results_equal(&memory, (void *)b, (void *)a, &accuracy, &at));
-    float bound[8] = {0, 1e-3f, 0, 0, 0, 0, 0, 0};
+    double bound[8] = {0, 1e-3, 0, 0, 0, 0, 0, 0};
     accuracy.mode = ACCURACY_AUTO;
     CHECK(!results_equal(&memory, (void *)b, (void *)a, &accuracy, &at)); /* nothing measured */
     memory.bound = bound;
@@ -173,6 +174,14 @@ static void types(void)
           ELEMENT_MOVED);
     CHECK(STORES("\tadd.f32 %f3, %f1, %f2;\n\tst.global.f32 [%rd9], %f3;\n"
                  "\tred.global.add.u32 [%rd9], %r1;\n") == ELEMENT_UNKNOWN);
+    /* numbers of two types in one memory, but what is stored is computed */
+    CHECK(STORES(
+              "\tld.global.u32 %r3, [%rd9];\n\tadd.s32 %r4, %r3, 1;\n\tst.global.u32 [%rd9], %r4;\n"
+              "\tld.global.f32 %f3, [%rd9+4];\n\tst.global.f32 [%rd9+8], %f3;\n") ==
+          ELEMENT_UNKNOWN);
+    CHECK(STORES("\tld.global.u32 %r3, [%rd9];\n\tadd.s32 %r4, %r3, 1;\n"
+                 "\tld.global.f32 %f3, [%rd9+4];\n\t@%p1 bra L;\n\tadd.f32 %f3, %f3, %f3;\nL:\n"
+                 "\tst.global.f32 [%rd9+8], %f3;\n") == ELEMENT_F32);
     /* whole numbers made of floats are no floats */
     CHECK(STORES("\tcvt.rzi.s32.f32 %r3, %f1;\n\tst.global.b32 [%rd9], %r3;\n") == ELEMENT_INT);
     CHECK(STORES("\tcvt.rn.f32.s32 %r3, %r1;\n\tst.global.b32 [%rd9], %r3;\n") == ELEMENT_F32);

@@ -604,7 +604,8 @@ static int child(const struct request *request, int fd)
         .memory = &memory,
         .variant = fixture.capture.launch,
         .exact_maker = request->exact,
-        .accuracy = {request->relative > 0 ? ACCURACY_REL : ACCURACY_BITWISE, request->relative},
+        .accuracy = {.mode = request->relative > 0 ? ACCURACY_REL : ACCURACY_BITWISE,
+                     .limit = request->relative},
         .gates_off = request->off,
         .free = pieces,
         .free_count = request->free ? 2 : 0,
@@ -875,7 +876,7 @@ static void inputs(void)
     static const struct {
         kernel *variant;
         const char *words;
-    } wrong[] = {{drops_nan, "NaN, infinities"}, {saturates, "other inputs"}};
+    } wrong[] = {{drops_nan, "a NaN here"}, {saturates, "other inputs"}};
     struct request r = {.original = out_of_place};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         r.variant = wrong[i].variant;

@@ -29,14 +29,14 @@ bool draw_unsound(struct trial *trial, enum side side, const struct drawn *drawn
     return false;
 }
 
-void draw_state(struct trial *trial, unsigned number, unsigned turn, uint64_t seed,
+void draw_state(struct trial *trial, unsigned number, unsigned turn, unsigned level, uint64_t seed,
                 struct drawn *drawn, const char **text)
 {
     struct replay_memory *memory = trial->memory;
     memory_state(memory, seed & ~UINT64_C(1), false, memory->work);
     if (number < draw_row_count) {
         *text = draw_rows[number].text;
-        *drawn = draw_fill(memory, &draw_rows[number], turn, seed, memory->work);
+        *drawn = draw_fill(memory, &draw_rows[number], turn, level, seed, memory->work);
         return;
     }
     *text = "captured at another time";

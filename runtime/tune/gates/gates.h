@@ -40,7 +40,7 @@ bool same_memory_as(const struct replay_memory *memory, const unsigned char *got
 
 /* draws.c. Makes memory->work a state with other inputs: number below draw_row_count: a row of
  * draws.def, else what was captured at another time. Old contents of outputs are random. */
-void draw_state(struct trial *trial, unsigned number, unsigned turn, uint64_t seed,
+void draw_state(struct trial *trial, unsigned number, unsigned turn, unsigned level, uint64_t seed,
                 struct drawn *drawn, const char **text);
 /* True if the instrumented side is not sound on memory->work, or this cannot be known, where what
  * was drawn puts it at risk. */

@@ -30,6 +30,8 @@ struct search {
     json_t *seen;
     bool *changed; /* by datum: a sound draw changed it */
     unsigned used;
+    unsigned level; /* of draws: not bitwise, results that overflow tell nothing of precision, and
+                       differ honestly; then smaller numbers are drawn from there on */
     char why_not[320]; /* the last draw that was not used was not */
 };
 
@@ -40,8 +42,8 @@ static void note(struct search *search, const char *text, unsigned turn, uint64_
     struct kg_id id;
     hash_data(search->trial->memory->work, search->trial->memory->total, &id);
     snprintf(hex, sizeof hex, "%016llx", (unsigned long long)seed);
-    json_t *entry = json_pack("{ss ss ss sb}", "contents", text, "seed", hex, "inputs",
-                              id_text(&id, digest), "used", !*why);
+    json_t *entry = json_pack("{ss si ss ss sb}", "contents", text, "level", (int)search->level,
+                              "seed", hex, "inputs", id_text(&id, digest), "used", !*why);
     if (turn)
         json_object_set_new(entry, "buffer", json_integer(turn));
     if (*why)
@@ -62,12 +64,13 @@ static void mark_changed(struct search *search)
 
 /* Both sides from memory->work. *why: the draw was not used; NULL: it was. */
 static kg_status both(struct search *search, const struct drawn *drawn, const char *text,
-                      unsigned flags, char why[static 320])
+                      unsigned flags, bool captured, bool *overflows, char why[static 320])
 {
     char words[320];
     struct trial *trial = search->trial;
     struct replay_memory *memory = trial->memory;
-    struct accuracy accuracy = trial->accuracy, exact = {ACCURACY_BITWISE, 0};
+    struct accuracy accuracy = trial->accuracy, exact = {.mode = ACCURACY_BITWISE};
+    accuracy.ends_alike = accuracy.mode == ACCURACY_AUTO && flags & DRAW_INFINITE && !captured;
     char difference[512];
     size_t at;
     if (draw_unsound(trial, ORIGINAL, drawn, why))
@@ -75,6 +78,11 @@ static kg_status both(struct search *search, const struct drawn *drawn, const ch
     if (trial_launch(trial, ORIGINAL, memory->work, search->expected) != KG_OK)
         return because(trial, KG_NOT_ELIGIBLE, "the original does not survive other inputs: %s",
                        trial->device->error);
+    if (search->level && !(flags & DRAW_INFINITE) && search->level < DRAW_LEVELS &&
+        has_infinity(memory, search->expected)) {
+        *overflows = true;
+        return KG_OK;
+    }
     if (bound_measure(trial, memory->work, search->expected, flags & DRAW_ILL) != KG_OK)
         return because(trial, KG_NOT_ELIGIBLE,
                        "the original does not survive small changes of other inputs: %s",
@@ -106,16 +114,20 @@ static kg_status one(struct search *search, unsigned number, unsigned turn)
 {
     struct trial *trial = search->trial;
     uint64_t seed = random_word(trial->seeds[3], 64 * number + turn);
-    unsigned flags = number < draw_row_count ? draw_rows[number].flags : 0;
+    unsigned flags = number < draw_row_count ? draw_rows[number].flags : DRAW_INFINITE;
     struct drawn drawn;
     const char *text;
     char why[320] = "";
-    draw_state(trial, number, turn, seed, &drawn, &text);
-    if (!drawn.changed)
-        return KG_OK;
-    if (flags & DRAW_INDEXED && !(drawn.roles & ROLES_INDEX))
-        return KG_OK;
-    kg_status status = both(search, &drawn, text, flags, why);
+    bool overflows;
+    kg_status status;
+    do {
+        overflows = false;
+        draw_state(trial, number, turn, search->level, seed, &drawn, &text);
+        if (!drawn.changed || (flags & DRAW_INDEXED && !(drawn.roles & ROLES_INDEX)))
+            return KG_OK;
+        status = both(search, &drawn, text, flags, number >= draw_row_count, &overflows, why);
+        search->level += overflows;
+    } while (overflows);
     note(search, text, turn, seed, why);
     if (*why)
         memcpy(search->why_not, why, sizeof search->why_not);
@@ -177,6 +189,8 @@ static kg_status row(struct search *search, unsigned number, unsigned buffers)
 {
     unsigned flags = draw_rows[number].flags, used = search->used, turns = 1;
     kg_status status = KG_OK;
+    if (flags & DRAW_BITWISE && search->trial->accuracy.mode != ACCURACY_BITWISE)
+        return KG_OK;
     if (flags & DRAW_SOLO)
         turns = buffers < SOLO_TURNS ? buffers : SOLO_TURNS;
     if (flags & DRAW_GROWING)
@@ -215,10 +229,11 @@ kg_status gate_inputs(struct trial *trial)
 {
     struct replay_memory *memory = trial->memory;
     struct search search = {.trial = trial,
+                            .level = trial->accuracy.mode != ACCURACY_BITWISE,
                             .expected = malloc(memory->total + 8),
                             .seen = json_array(),
                             .changed = calloc(memory->datum_count + 1, sizeof(bool))};
-    float *bound = memory->bound; /* of the captured inputs: wanted again by later gates */
+    double *bound = memory->bound; /* of the captured inputs: wanted again by later gates */
     memory->bound = NULL;
     kg_status status = search.expected && search.changed ? all(&search) : KG_NO_MEMORY;
     trial_saw(trial, "inputs",

@@ -13,7 +13,7 @@
 enum null { NULL_NOTHING, NULL_ZEROS, NULL_CONSTANT, NULL_MEAN, NULL_COPY, NULLS };
 static const char *const null_texts[NULLS] = {"does nothing", "writes zeros", "writes one constant",
                                               "writes the mean of the results", "copies an input"};
-enum { DRAWS = 5, MATCH = 32 };
+enum { DRAWS = 6, MATCH = 32 };
 
 struct nulls {
     struct trial *trial;
@@ -195,7 +195,8 @@ static kg_status redraw(struct nulls *nulls)
         struct drawn drawn;
         const char *text;
         char why[320];
-        draw_state(trial, row, 0, random_word(trial->seeds[3], 100000 + row), &drawn, &text);
+        draw_state(trial, row, 0, trial->accuracy.mode != ACCURACY_BITWISE,
+                   random_word(trial->seeds[3], 100000 + row), &drawn, &text);
         if (!drawn.changed || draw_unsound(trial, ORIGINAL, &drawn, why))
             continue;
         if (trial_launch(trial, ORIGINAL, memory->work, memory->first) != KG_OK ||
@@ -227,7 +228,7 @@ kg_status gate_vacuity(struct trial *trial)
         return status;
     try_nulls(&nulls);
     enum null captured = still_passing(&nulls), left = captured;
-    float *bound = memory->bound;
+    double *bound = memory->bound;
     memory->bound = NULL;
     if (captured < NULLS)
         status = redraw(&nulls);
