@@ -310,6 +310,7 @@ static kg_status course(double gain, const struct noise *noise, double app_ns, c
                         struct timing *out)
 {
     static struct kg_capture capture;
+    uint64_t seed = draws++;
     struct replay_extent extent = {.address = (uintptr_t)place, .size = BYTES};
     struct replay_memory memory = {
         .capture = &capture, .extent_count = 1, .extents = &extent, .total = BYTES};
@@ -325,7 +326,7 @@ static kg_status course(double gain, const struct noise *noise, double app_ns, c
                           .memory = &memory,
                           .app_ns = app_ns,
                           .lines = open("/dev/null", O_WRONLY),
-                          .seeds = {draws, draws, draws, draws++ * 2},
+                          .seeds = {seed, seed, seed, 2 * seed},
                           .written_bytes = BYTES / 2,
                           .poisoned_bytes = BYTES / 2,
                           .timed_at = BYTES,
