@@ -26,7 +26,7 @@ enum {
     CHECKED_ONE_IN = 8, /* blocks whose variant results are compared; one of the first always */
     FIRST_BLOCKS = 4,
     DOUBTED_PAIRS = 32, /* all of them compared */
-    UNSEEN = 2,
+    UNSEEN = 3,         /* at most: a neighbour may have disturbed one */
     SINGLES = 5,
     BATCH_BELOW_NS = 20000,
     MOST_BATCH = 64,
@@ -238,7 +238,7 @@ static kg_status stands_unseen(struct course *course)
         if (status == KG_OK)
             status = set_check_unseen(course);
         best = !tried++ || ns < best ? ns : best;
-        if (course->trial->device->exact_clock)
+        if (best < unseen_allowed * seen)
             break;
     }
     json_object_set_new(course->saw, "unseen_ns", json_real(best));

@@ -25,10 +25,20 @@ static kg_status change_some(const struct trial *trial, uint64_t seed, unsigned 
         kg_status status = written_change(trial, group, scratch, &end);
         if (status != KG_OK || end)
             return status;
-        for (size_t at = 0; at < memory->total; at++)
-            if (scratch[at] != memory->pristine[at] && !memory->poisoned[at] &&
-                random_word(seed, at / 4) & 1)
-                image[at] = scratch[at];
+        for (size_t at = 0; at < memory->total; at += 8) {
+            uint64_t changed, before, poisoned, word;
+            memcpy(&changed, scratch + at, 8);
+            memcpy(&before, memory->pristine + at, 8);
+            memcpy(&poisoned, memory->poisoned + at, 8);
+            changed = (changed ^ before) & ~poisoned;
+            if (!changed)
+                continue;
+            uint64_t chance = random_word(seed, at);
+            changed &= (chance & 1 ? UINT32_MAX : 0) | (chance & 2 ? ~(uint64_t)UINT32_MAX : 0);
+            memcpy(&word, image + at, 8);
+            word ^= changed;
+            memcpy(image + at, &word, 8);
+        }
     }
 }
 
