@@ -305,15 +305,15 @@ static int more(struct replay_run *run)
     uint64_t until = run->deadline_ns, now = now_ns();
     if (run->limit_ns && run->limit_ns < until)
         until = run->limit_ns;
-    if (now >= until)
+    if (now >= run->deadline_ns)
         return -1;
     struct pollfd wait = {.fd = run->fd, .events = POLLIN};
-    uint64_t ms = (until - now) / 1000000u + 1;
+    uint64_t ms = now < until ? (until - now) / 1000000u + 1 : 0;
     int ready = poll(&wait, 1, ms < LONGEST_POLL_MS ? (int)ms : LONGEST_POLL_MS);
     if (ready < 0)
         return errno == EINTR ? 1 : 0;
-    if (!ready)
-        return 1; /* the clock is looked at again */
+    if (!ready) /* the clock is looked at again; the end of the launch may have been said in time */
+        return now < until ? 1 : -1;
     if (run->used + 4096 > MOST_TEXT)
         return 0;
     char *room = realloc(run->lines, run->used + 4096);

@@ -70,7 +70,7 @@ void trial_saw(struct trial *trial, const char *gate, json_t *seen_take)
 /* A model of a device runs beside other work of the processor. */
 long trial_limit_ms(const struct trial *trial, double ns)
 {
-    enum { FACTOR = 20, FLOOR = 100, MODEL_FLOOR = 3000 };
+    enum { FACTOR = 20, FLOOR = 250, MODEL_FLOOR = 15000 };
     if (trial->variant_limit_ms)
         return trial->variant_limit_ms;
     return (long)(ns * FACTOR / 1e6) + (trial->device->exact_clock ? MODEL_FLOOR : FLOOR);
