@@ -18,7 +18,7 @@ __global__ void spmv(const int *start, const int *column, const float *value, co
 int main(int argc, char **argv)
 {
     Run run("spmv", argc, argv);
-    int rows = run.small ? 300 : (1 << 20) - 3, columns = run.small ? 500 : 1 << 19;
+    int rows = run.small ? 70 : (1 << 20) - 3, columns = run.small ? 150 : 1 << 19;
     unsigned seed = 47;
     std::vector<int> start(1), column;
     for (int r = 0; r < rows; r++) {
