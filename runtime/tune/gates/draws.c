@@ -6,7 +6,18 @@
 
 #include <stdio.h>
 
-static const uint64_t budget = 1 << 20; /* branches backward of a thread, on a draw */
+/* Branches backward of the original's threads on a draw: some times as many as on the captured
+ * inputs. A draw on which it loops more (a sparse matrix's rows of any length) is not used, and
+ * costs no more than this, whatever stands in a loop's bounds. */
+enum { DRAW_FACTOR = 16, LEAST_DRAW = 1000 };
+
+static uint64_t budget_on_draw(const struct trial *trial, enum side side)
+{
+    uint64_t own = (trial->observed.most + 1) * DRAW_FACTOR + LEAST_DRAW;
+    if (side == VARIANT)
+        return variant_budget(trial);
+    return own < UINT32_MAX ? own : UINT32_MAX - 1;
+}
 
 bool draw_unsound(struct trial *trial, enum side side, const struct drawn *drawn,
                   char why[static 320])
@@ -19,8 +30,8 @@ bool draw_unsound(struct trial *trial, enum side side, const struct drawn *drawn
             snprintf(why, 320, "there is no instrumented run on this device");
             return true;
         }
-        kg_status status =
-            trial_observe(trial, side, whats[i], budget, trial->memory->work, NULL, NULL, &seen);
+        kg_status status = trial_observe(trial, side, whats[i], budget_on_draw(trial, side),
+                                         trial->memory->work, NULL, NULL, &seen);
         if (status == KG_OK && !seen.offences && !seen.races)
             continue;
         snprintf(why, 320, "%s", status == KG_OK ? seen.first : trial->device->error);

@@ -38,6 +38,9 @@ bool same_memory(const struct trial *trial, const unsigned char *got, const unsi
 bool same_memory_as(const struct replay_memory *memory, const unsigned char *got,
                     const unsigned char *expected, const struct accuracy *accuracy, size_t *at);
 
+/* Branches backward that a thread of the variant may make: many times what falls to it of the
+ * original's work. */
+uint64_t variant_budget(const struct trial *trial);
 /* draws.c. Makes memory->work a state with other inputs: number below draw_row_count: a row of
  * draws.def, else what was captured at another time. Old contents of outputs are random. */
 void draw_state(struct trial *trial, unsigned number, unsigned turn, unsigned level, uint64_t seed,

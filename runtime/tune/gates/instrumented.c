@@ -26,8 +26,7 @@ static uint64_t threads_of(const struct kg_launch *l)
     return (uint64_t)l->grid.x * l->grid.y * l->grid.z * l->block.x * l->block.y * l->block.z;
 }
 
-/* Of a thread of the variant: many times what falls to it of the original's work. */
-static uint64_t budget_of(const struct trial *trial)
+uint64_t variant_budget(const struct trial *trial)
 {
     uint64_t was = threads_of(&trial->original), is = threads_of(&trial->variant);
     uint64_t share = is && was > is ? (was + is - 1) / is : 1;
@@ -184,7 +183,7 @@ kg_status gate_instrumented(struct trial *trial)
 {
     struct replay_memory *memory = trial->memory;
     struct replay_observed touched = {0}, races = {0};
-    uint64_t budget = budget_of(trial);
+    uint64_t budget = variant_budget(trial);
     if (!trial->device->observe)
         return because(trial, KG_REFUSED, "instrumented launches are not to be had here");
     memory_state(memory, trial->seeds[1], false, memory->work);
