@@ -243,13 +243,14 @@ static uint64_t fit(const struct moved *moved, uint64_t class, bool odd, uint64_
     return highest ? first + (high - first) / step * step : first;
 }
 
-/* Where each stands, from `base`; returns the end. An unmapped granule lies around each. */
+/* Where each stands, from `base`; returns the end. An unmapped granule lies around each. Not in the
+ * captured order in the first layout: which buffer stands before which is in no guard either. */
 static uint64_t arrange(struct cuda *cuda, enum layout layout, uint64_t base)
 {
     uint64_t granule = cuda->granule, at = base;
     for (uint32_t i = 0; i < cuda->moved_count; i++) {
-        struct moved *moved = &cuda->moved[i];
-        bool odd;
+        bool turned = layout == LAYOUT_ELSEWHERE, odd;
+        struct moved *moved = &cuda->moved[turned ? cuda->moved_count - 1 - i : i];
         uint64_t class = class_of(cuda, moved, &odd);
         uint64_t low = at + granule, room = round_up(moved->size + granule, granule);
         uint64_t high = low + room - moved->size;
