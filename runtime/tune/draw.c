@@ -20,6 +20,8 @@ enum floats {
     FLOATS_EQUAL,
     FLOATS_INFINITE,
     FLOATS_LONE,
+    FLOATS_PARTS,
+    FLOATS_SOME_ZEROS, /* what stands beside infinities: a product with 0 is left out at a price */
 };
 enum whole { WHOLE_BITS, WHOLE_SHUFFLE, WHOLE_SMALL, WHOLE_EXTREME };
 enum indices {
@@ -30,6 +32,7 @@ enum indices {
     INDICES_ABOVE,
     INDICES_BITS,
     INDICES_ENDS,
+    INDICES_RUNS,
 };
 
 #define SOLO DRAW_SOLO
@@ -115,12 +118,34 @@ static double moderate(const struct buffer *buffer, uint64_t random)
     return spread(random, -most, most);
 }
 
+/* A sixth of the buffer is -infinity, one infinity, one zeros, one has many NaN: whole rows, blocks
+ * and windows have no number else. Moderate numbers lie between. */
+static double part(const struct buffer *buffer, size_t index, uint64_t random)
+{
+    switch ((index * 6 / buffer->count + buffer->seed % 6) % 6) {
+    case 0:
+        return -INFINITY;
+    case 2:
+        return INFINITY;
+    case 4:
+        return random & 1 ? -0.0 : 0.0;
+    case 5:
+        return random % 4 ? moderate(buffer, random) : (double)NAN;
+    default:
+        return moderate(buffer, random);
+    }
+}
+
+/* Random, and the same for a run of elements, shorter or longer than a row or a block. */
+static uint64_t run_of(const struct buffer *buffer, size_t index)
+{
+    return random_word(buffer->seed ^ 5, index / ((size_t)32 << buffer->seed % 6));
+}
+
 static double number(const struct buffer *buffer, uint8_t kind, size_t index, uint64_t random)
 {
     const double least = buffer->least, most = buffer->most;
-    const size_t run =
-        (size_t)32 << buffer->seed % 6; /* shorter and longer than a row or a block */
-    uint64_t of_run = random_word(buffer->seed ^ 5, index / run);
+    uint64_t of_run = run_of(buffer, index);
     const size_t block = index / buffer->one_in; /* one element of each is chosen */
     bool chosen = index % buffer->one_in == random_word(buffer->seed ^ 7, block) % buffer->one_in;
     switch (kind) {
@@ -148,6 +173,10 @@ static double number(const struct buffer *buffer, uint8_t kind, size_t index, ui
         return chosen ? (double)NAN : moderate(buffer, random);
     case FLOATS_INFINITE:
         return chosen ? buffer->one_sign : spread(random, -4 * buffer->scale, 4 * buffer->scale);
+    case FLOATS_PARTS:
+        return part(buffer, index, random);
+    case FLOATS_SOME_ZEROS:
+        return random % 8 == 3 ? 0 : moderate(buffer, random);
     default:
         return moderate(buffer, random);
     }
@@ -326,9 +355,16 @@ static void put(const struct buffer *buffer, const struct draw_row *row, size_t 
         return;
     }
     if (!indexed && floating) {
-        element_put(image, at, buffer->element, number(buffer, row->floats, index, random));
+        double drawn = number(buffer, row->floats, index, random);
+        uint32_t nan = 0x7f800001u | ((uint32_t)random & 0x807fffffu);
+        if (isnan(drawn) && buffer->element == ELEMENT_F32) /* of any sign and payload */
+            memcpy(image + at, &nan, sizeof nan);
+        else
+            element_put(image, at, buffer->element, drawn);
         return;
     }
+    if (indexed && row->indices == INDICES_RUNS)
+        random = run_of(buffer, index);
     value = indexed ? index_of(buffer, row->indices, random) : whole(buffer, row->integers, random);
     memcpy(image + at, &value, buffer->width);
 }
@@ -390,6 +426,8 @@ static bool fill(const struct replay_memory *memory, const struct replay_datum *
     buffer.beyond = ((buffer.high - buffer.low) >> (2 + 3 * turn)) + 1;
     if (indexed && buffer.sorted && row->indices == INDICES_RANGE)
         return draw_sorted(&buffer, image);
+    if (indexed && buffer.sorted && row->indices == INDICES_RUNS)
+        return false;
     struct filling filling = {&buffer, row, image};
     parallel(buffer.count, 64, fill_part, &filling);
     return true;
@@ -398,7 +436,9 @@ static bool fill(const struct replay_memory *memory, const struct replay_datum *
 struct drawn draw_fill(const struct replay_memory *memory, const struct draw_row *row,
                        unsigned turn, unsigned level, uint64_t seed, unsigned char *image)
 {
-    static const struct draw_row plain = {"", FLOATS_MODERATE, WHOLE_BITS, INDICES_KEEP, 0};
+    static const struct draw_row plain = {"", FLOATS_MODERATE, WHOLE_BITS, INDICES_KEEP, 0},
+                                 zeros = {"", FLOATS_SOME_ZEROS, WHOLE_BITS, INDICES_KEEP, 0};
+    const struct draw_row *others = row->flags & DRAW_INFINITE ? &zeros : &plain;
     struct drawn drawn = {0};
     unsigned number = 0;
     for (uint32_t i = 0; i < memory->datum_count; i++) {
@@ -406,8 +446,8 @@ struct drawn draw_fill(const struct replay_memory *memory, const struct draw_row
         if (!draw_takes(datum))
             continue;
         bool chosen = !(row->flags & DRAW_SOLO) || number == turn;
-        number++;
-        if (!fill(memory, datum, chosen ? row : &plain, turn, level, random_word(seed, i), image))
+        number += !(datum->roles & ROLES_INDEX); /* no turn is spent on what such a row keeps */
+        if (!fill(memory, datum, chosen ? row : others, turn, level, random_word(seed, i), image))
             continue;
         drawn.changed++;
         drawn.roles |= datum->roles;

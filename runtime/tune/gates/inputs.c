@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SOLO_TURNS = 3, GROWING_TURNS = 4 };
+enum { SOLO_TURNS = 6, GROWING_TURNS = 4 };
 static const uint64_t patience_ns =
     20000000000ull; /* then rows that are less telling are left out */
 
