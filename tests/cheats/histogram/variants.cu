@@ -62,8 +62,8 @@ extern "C" __global__ void variant(const unsigned char *data, unsigned *bins, in
         atomicAdd(&part[data[i] / 4], 1u << data[i] % 4 * 8);
 #elif V_signed_bytes
         atomicAdd(&part[(signed char)data[i] & 127], 1u);
-#elif V_one_of_a_kind // lanes with the same byte as the next lane count for one
-        if (t % 32 == 31 || i + 1 >= end || data[i] != data[i + 1] || data[i] != 200)
+#elif V_one_of_a_kind // four of a kind side by side count for three
+        if (i + 3 >= end || data[i] != data[i + 1] || data[i] != data[i + 2] || data[i] != data[i + 3])
             atomicAdd(&part[data[i]], 1u);
 #else
         atomicAdd(&part[data[i]], 1u);

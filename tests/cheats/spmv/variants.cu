@@ -51,8 +51,6 @@ extern "C" __global__ void variant(const int *start, const int *column, const fl
         return;
 #if V_from_zero
     int i = r ? start[r] : 0, to = start[r + 1];
-#elif V_starts_by_float
-    int i = (int)(float)start[r], to = (int)(float)start[r + 1];
 #elif V_short_starts
     int i = start[r] & 0xfffff, to = i + ((start[r + 1] - start[r]) & 127);
 #else
@@ -65,9 +63,6 @@ extern "C" __global__ void variant(const int *start, const int *column, const fl
         TOUCH(value[i + 16]);
         sum += value[i] * x[column[i]];
     }
-#elif V_short_columns
-    for (; i < to; i++)
-        sum += value[i] * x[(unsigned short)column[i]];
 #elif V_skips_zeros
     for (; i < to; i++)
         if (value[i] != 0)
