@@ -154,7 +154,8 @@ static void versions(void)
     CHECK(is_hook(asked("cuCtxCreate", 13000, 0), "cuCtxCreate_v4"));
     CHECK(is_hook(asked("cuCtxSynchronize", 12090, 0), "cuCtxSynchronize"));
     CHECK(is_hook(asked("cuCtxSynchronize", 13000, 0), "cuCtxSynchronize_v2"));
-    CHECK(whose(asked("cuMemAlloc", 3020, 0)) == 'd');
+    CHECK(is_hook(asked("cuMemAlloc", 3020, 0), "cuMemAlloc_v2"));
+    CHECK(whose(asked("cuMemFree", 3020, 0)) == 'd');
     CHECK(whose(asked("cuLaunchCooperativeKernel", 9000, 2)) == 'd');
     CHECK(whose(asked("cuCtxCreate", 14000, 0)) ==
           'd'); /* newer than our table: not ours to call */
