@@ -1,6 +1,6 @@
-// Causal attention: keys and values by tiles of 16 in shared memory. In order: three passes, as the original. Else: one
+// Causal attention: keys and values by tiles of 8 in shared memory. In order: three passes, as the original. Else: one
 // pass, the largest score and the sum corrected on the way.
-#define TILE 16
+#define TILE 8
 extern "C" __global__ void variant(const float *q, const float *k, const float *v, float *out, int positions)
 {
     __shared__ float keys[TILE][64], values[TILE][64];
@@ -65,7 +65,7 @@ extern "C" __global__ void variant(const float *q, const float *k, const float *
                     float before = most;
                     most = V_no_most ? 0 : fmaxf(most, s);
                     float less = V_no_correction ? 1 : before == most ? 1 : expf(before - most);
-                    weight = expf(s - most);
+                    weight = s == -INF && most == -INF ? 1 : expf(s - most); // masked so far: taken back later
                     sum = sum * (V_sum_not_corrected ? 1 : less) + weight;
 #pragma unroll
                     for (int i = 0; i < 64; i++)
@@ -94,6 +94,8 @@ extern "C" __global__ void variant(const float *q, const float *k, const float *
         }
     if (t >= positions)
         return;
+    if (online && !V_no_most && most == -INF)
+        sum = most - most; // all masked: not a number, as in the original
     for (int i = 0; i < 64; i++)
         put(out, mine + i, (size_t)gridDim.y * positions * 64, online ? result[i] / sum : result[i]);
 }

@@ -17,9 +17,6 @@ extern "C" __global__ void variant(const float4 *body, float4 *acceleration, int
         if (from + t < n)
             tile[t] = body[from + t];
         int most = 64;
-#elif V_pads
-        tile[t] = from + t < n ? body[from + t] : make_float4(0, 0, 0, 0);
-        int most = 64;
 #else
         if (from + t < n)
             tile[t] = body[from + t];
