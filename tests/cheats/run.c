@@ -178,6 +178,8 @@ static kg_status judge(struct job *job, const struct row *sample, const struct r
         }
     }
     /* an option in force is read when a replay begins, and each row has its own */
+    static const char *given; /* the options' own text stays known: it is theirs until the end */
+    given = given ? given : options()->accuracy;
     ((struct kg_options *)(uintptr_t)options())->accuracy = row->text[ACCURACY];
     return verify_candidate(job, candidate, out);
 }
