@@ -129,8 +129,10 @@ static bool job_key(const struct kg_id *hardware, struct kg_id *out)
         named |= add(&hash, names[i]);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         (void)add(&hash, parts[i]);
-    if (!named)
-        named = add(&hash, "MASTER_ADDR") & add(&hash, "MASTER_PORT");
+    if (!named) {
+        bool address = add(&hash, "MASTER_ADDR"), port = add(&hash, "MASTER_PORT");
+        named = address && port;
+    }
     if (!named)
         named = parent_hash(&hash);
     hash_end(&hash, out);
