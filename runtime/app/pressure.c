@@ -55,12 +55,6 @@ void pressure_tick(void)
     if (now < next || app_mode() != KG_MODE_TUNE || !*app_dir())
         return;
     next = now + TICK_NS;
-    if (!spool_holds(NULL)) { /* nobody is going to replay anything */
-        records_lock();
-        seen.steady_since = 0;
-        records_unlock();
-        return;
-    }
     if (replaying_any(app_dir()))
         return; /* what changes now may be the replay's; afterwards it must be as before */
     records_lock();
