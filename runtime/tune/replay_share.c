@@ -1,8 +1,9 @@
-/* A replay's share of the GPU beside running programs: after each operation of the device the child
- * rests, so that its operations take at most so many percent of the time. An operation counts with
- * all its waiting, in which the program may have had the GPU: the share is an upper bound. Rests
- * are taken together, once there are a few milliseconds, and announced ("rest MS") so that
- * deadlines do not run meanwhile. */
+/* A replay's share of the GPU beside running programs: between operations of the device the child
+ * rests, so that they take at most so many percent of the time. An operation counts with all its
+ * waiting, in which the program may have had the GPU: the share is an upper bound. Rests are taken
+ * together, once there are a few milliseconds, and announced ("rest MS") so that deadlines do not
+ * run meanwhile; never around a launch, whose time the caller takes: it is owed until the next copy
+ * or change of memory. */
 #include "tune/replay.h"
 
 #include <time.h>
@@ -16,9 +17,14 @@ static struct { /* there is one device a process */
     uint64_t owed_ns;
 } share;
 
-static void rest(uint64_t busy_ns)
+static void owe(uint64_t busy_ns)
 {
     share.owed_ns += busy_ns * (100 - share.percent) / share.percent;
+}
+
+static void rest(uint64_t busy_ns)
+{
+    owe(busy_ns);
     if (share.owed_ns < least_rest_ns)
         return;
     trial_line(share.trial, "rest %lu", (unsigned long)(share.owed_ns / 1000000 + 1));
@@ -29,23 +35,24 @@ static void rest(uint64_t busy_ns)
     share.owed_ns = 0;
 }
 
-#define SHARED(op, params, args)                                                                   \
+#define SHARED(op, after, params, args)                                                            \
     static kg_status shared_##op params                                                            \
     {                                                                                              \
         uint64_t begin = now_ns();                                                                 \
         kg_status status = share.inner.op args;                                                    \
-        rest(now_ns() - begin);                                                                    \
+        after(now_ns() - begin);                                                                   \
         return status;                                                                             \
     }
 
-SHARED(read, (struct replay_device * device, uint64_t address, void *out, size_t size),
+SHARED(read, rest, (struct replay_device * device, uint64_t address, void *out, size_t size),
        (device, address, out, size))
-SHARED(write, (struct replay_device * device, uint64_t address, const void *data, size_t size),
+SHARED(write, rest,
+       (struct replay_device * device, uint64_t address, const void *data, size_t size),
        (device, address, data, size))
-SHARED(launch, (struct replay_device * device, enum side side), (device, side))
-SHARED(keep, (struct replay_device * device), (device))
-SHARED(restore, (struct replay_device * device), (device))
-SHARED(sample,
+SHARED(launch, owe, (struct replay_device * device, enum side side), (device, side))
+SHARED(keep, rest, (struct replay_device * device), (device))
+SHARED(restore, rest, (struct replay_device * device), (device))
+SHARED(sample, owe,
        (struct replay_device * device, enum side side, bool cold, unsigned batch, double *ns),
        (device, side, cold, batch, ns))
 /* Code that is only made ready costs the GPU nothing. */
@@ -56,12 +63,12 @@ static kg_status shared_observe(struct replay_device *device, enum side side, un
     uint64_t begin = now_ns();
     kg_status status = share.inner.observe(device, side, what, budget, reads, writes, out);
     if (out)
-        rest(now_ns() - begin);
+        owe(now_ns() - begin);
     return status;
 }
 
-SHARED(relocate, (struct replay_device * device, enum layout layout), (device, layout))
-SHARED(set_select, (struct replay_device * device, unsigned index), (device, index))
+SHARED(relocate, rest, (struct replay_device * device, enum layout layout), (device, layout))
+SHARED(set_select, rest, (struct replay_device * device, unsigned index), (device, index))
 
 void share_limit(struct trial *trial, unsigned percent)
 {

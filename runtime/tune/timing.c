@@ -56,7 +56,6 @@ static kg_status sample(struct course *course, unsigned set, enum side side, boo
                         unsigned batch, double *ns, double *wall)
 {
     struct replay_device *device = course->trial->device;
-    uint64_t before = now_ns();
     kg_status status = set_choose(course, set);
     if (status == KG_OK)
         status = device->restore(device);
@@ -64,12 +63,13 @@ static kg_status sample(struct course *course, unsigned set, enum side side, boo
     if (limited)
         trial_line(course->trial, "limit %ld",
                    trial_limit_ms(course->trial, course->trial->wall_ns * batch));
+    uint64_t before = now_ns(); /* beside a program the operations above may rest */
     if (status == KG_OK)
         status = device->sample(device, side, cold, batch, ns);
-    if (limited)
-        trial_line(course->trial, "limit 0");
     if (wall)
         *wall = (double)(now_ns() - before);
+    if (limited)
+        trial_line(course->trial, "limit 0");
     return status;
 }
 
