@@ -5,12 +5,7 @@
  *
  * Processes: `prepare KIND` publishes a variant, `rank` launches until a file appears and prints
  * which codes ran, in order; the test itself starts them. */
-#include "gpu/real.h"
-
-#include "cache.h"
-#include "code/code.h"
-
-#include "e2e.h"
+#include "made_variant.h"
 
 enum { COUNT = 256, BYTES = 4 * COUNT };
 
@@ -33,59 +28,20 @@ static const struct {
     {"C", BODY("fast", "add.f32 %f1, %f1, 0f43960000;\n"), "bitwise", 3},
 };
 
-#define WELL(call)                                                                                 \
-    do {                                                                                           \
-        int result_ = (int)(call);                                                                 \
-        if (!CHECK(result_ == 0)) {                                                                \
-            fprintf(stderr, "result %d\n", result_);                                               \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-
 static int prepare(const char *kind)
 {
-    struct kg_hardware hardware;
-    struct image_code code;
-    struct kernel_model model;
-    struct store *store;
+    struct made made;
     unsigned which = (unsigned)(*kind - 'A');
     struct kg_pointer pointers[] = {{0, 0, 16, KG_READ, 0, BYTES},
                                     {1, 0, 16, KG_WRITTEN, 0, BYTES}};
-    WELL(real_open(NULL));
-    WELL(real.cuInit(0));
-    WELL(real_hardware(0, &hardware));
-    WELL(image_select(original, sizeof original, hardware.arch, !strcmp(hardware.vendor, "softgpu"),
-                      &code));
-    WELL(kernel_model_make(&code, "work", &model));
-    struct kg_variant v = {
-        .kernel = model.id,
-        .signature = {.launch = {{1, 1, 1}, {COUNT, 1, 1}, 0},
-                      .pointer_count = 2,
-                      .pointers = pointers},
-        .launch = {{1, 1, 1}, {COUNT, 1, 1}, 0},
-        .maker = "recorded",
-        .entry = "fast",
-        .kernel_name = "work",
-        .note = kind,
-        .accuracy = variants[which].accuracy,
-        .ratio = variants[which].ratio,
-        .low = variants[which].ratio,
-        .high = variants[which].ratio,
-        .driver_version = hardware.driver_version,
-        .time = 1700000000,
-    };
-    hardware_key(&hardware, &v.hardware);
-    WELL(store_open(cache_dir(), false, &store));
-    WELL(store_put_hardware(store, &hardware));
-    WELL(store_put_blob(store, variants[which].text, strlen(variants[which].text) + 1, &v.code));
-    variant_identify(&v);
-    bool best = false;
-    WELL(store_put_variant(store, &v, &best));
-    CHECK(best);
-    WELL(snapshot_make(store, cache_dir(), &v.hardware));
-    store_close(store);
-    kernel_model_free(&model);
-    image_code_free(&code);
+    struct kg_variant v = made_begin(&made, original);
+    v.launch = (struct kg_launch){{1, 1, 1}, {COUNT, 1, 1}, 0};
+    v.signature =
+        (struct kg_signature){.launch = v.launch, .pointer_count = 2, .pointers = pointers};
+    v.note = kind;
+    v.accuracy = variants[which].accuracy;
+    v.ratio = v.low = v.high = variants[which].ratio;
+    made_publish(&made, &v, variants[which].text);
     return test_result();
 }
 

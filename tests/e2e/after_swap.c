@@ -4,15 +4,10 @@
  *
  * Processes: `prepare KIND` publishes a variant, `program WHAT` is the unmodified program, whose
  * every result it checks; the test itself starts both, and asks `kgenrt status`. */
-#include "gpu/real.h"
-
-#include "cache.h"
-#include "code/code.h"
-
 #include <dlfcn.h>
 #include <limits.h>
 
-#include "e2e.h"
+#include "made_variant.h"
 
 enum { COUNT = 4096, BYTES = 4 * COUNT, BLOCK = 256 };
 
@@ -51,6 +46,8 @@ static const struct {
     {"far", {BODY("fast", "2", FAR), BODY("fast", "200", FAR)}, "rel:1e-5"},
 };
 
+enum { KINDS = sizeof variants / sizeof *variants };
+
 static const char *const nested_originals[2] = {NESTED("work", "60"), NESTED("work", "20000")};
 
 static bool on_gpu(void)
@@ -58,72 +55,31 @@ static bool on_gpu(void)
     return getenv("AFTER_SWAP_GPU") != NULL;
 }
 
-#define WELL(call)                                                                                 \
-    do {                                                                                           \
-        int result_ = (int)(call);                                                                 \
-        if (!CHECK(result_ == 0)) {                                                                \
-            fprintf(stderr, "result %d\n", result_);                                               \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-
 /* ---- prepare -----------------------------------------------------------------------------------
  */
 
 static int prepare(const char *kind)
 {
-    struct kg_hardware hardware;
-    struct image_code code;
-    struct kernel_model model;
-    struct store *store;
+    struct made made;
     unsigned which = 0;
-    while (which < 5 && strcmp(variants[which].kind, kind))
+    while (which < KINDS && strcmp(variants[which].kind, kind))
         which++;
-    struct kg_scalar scalars[] = {{2, 0, 4, COUNT, 0}};
-    struct kg_pointer pointers[] = {{0, 0, 16, KG_READ, 0, BYTES},
-                                    {1, 0, 16, KG_WRITTEN, 0, BYTES}};
-    if (!strcmp(kind, "nested"))
-        pointers[0].high = 8;
-    WELL(real_open(NULL));
-    WELL(real.cuInit(0));
-    WELL(real_hardware(0, &hardware));
+    if (!CHECK(which < KINDS))
+        return test_result();
     bool nested = !strcmp(kind, "nested");
-    const char *original = (nested ? nested_originals : originals)[on_gpu()],
-               *text = variants[which].texts[on_gpu()];
-    WELL(image_select(original, strlen(original) + 1, hardware.arch,
-                      !strcmp(hardware.vendor, "softgpu"), &code));
-    WELL(kernel_model_make(&code, "work", &model));
-    struct kg_variant v = {
-        .kernel = model.id,
-        .signature = {.launch = {{COUNT / BLOCK, 1, 1}, {BLOCK, 1, 1}, 0},
-                      .scalar_count = 1,
-                      .pointer_count = 2,
-                      .scalars = scalars,
-                      .pointers = pointers},
-        .launch = {{COUNT / BLOCK, 1, 1}, {BLOCK, 1, 1}, 0},
-        .maker = "recorded",
-        .entry = "fast",
-        .kernel_name = "work",
-        .note = kind,
-        .accuracy = variants[which].accuracy,
-        .ratio = 2,
-        .low = 1.9,
-        .high = 2.1,
-        .driver_version = hardware.driver_version,
-        .time = 1700000000,
-    };
-    hardware_key(&hardware, &v.hardware);
-    WELL(store_open(cache_dir(), false, &store));
-    WELL(store_put_hardware(store, &hardware));
-    WELL(store_put_blob(store, text, strlen(text) + 1, &v.code));
-    WELL(store_put_blob(store, "{}", 2, &v.evidence));
-    variant_identify(&v);
-    bool best = false;
-    WELL(store_put_variant(store, &v, &best));
-    WELL(snapshot_make(store, cache_dir(), &v.hardware));
-    store_close(store);
-    kernel_model_free(&model);
-    image_code_free(&code);
+    struct kg_scalar scalars[] = {{2, 0, 4, COUNT, 0}};
+    struct kg_pointer pointers[] = {{0, 0, 16, KG_READ, 0, nested ? 8 : BYTES},
+                                    {1, 0, 16, KG_WRITTEN, 0, BYTES}};
+    struct kg_variant v = made_begin(&made, (nested ? nested_originals : originals)[on_gpu()]);
+    v.launch = (struct kg_launch){{COUNT / BLOCK, 1, 1}, {BLOCK, 1, 1}, 0};
+    v.signature = (struct kg_signature){.launch = v.launch,
+                                        .scalar_count = 1,
+                                        .pointer_count = 2,
+                                        .scalars = scalars,
+                                        .pointers = pointers};
+    v.note = kind;
+    v.accuracy = variants[which].accuracy;
+    made_publish(&made, &v, variants[which].texts[on_gpu()]);
     return test_result();
 }
 
@@ -321,10 +277,13 @@ static int program(const char *what)
                  {"steady", steady},
                  {"near", near},
                  {"graphs", graphs}};
+    size_t i = 0;
+    while (i < sizeof kinds / sizeof *kinds && strcmp(kinds[i].name, what))
+        i++;
+    if (!CHECK(i < sizeof kinds / sizeof *kinds))
+        return test_result();
     start(!strcmp(what, "nested"));
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (!strcmp(kinds[i].name, what))
-            kinds[i].run();
+    kinds[i].run();
     WELL(real.cuDevicePrimaryCtxRelease_v2(0));
     return test_result();
 }

@@ -37,15 +37,6 @@ static const char ptx[] = ".version 7.0\n.target sm_50\n.address_size 64\n"
 
 static const char *const names[KERNELS] = {"few", "before", "list", "step"};
 
-#define WELL(call)                                                                                 \
-    do {                                                                                           \
-        int result_ = (int)(call);                                                                 \
-        if (!CHECK(result_ == 0)) {                                                                \
-            fprintf(stderr, "result %d\n", result_);                                               \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-
 /* ---- the program -------------------------------------------------------------------------------
  */
 

@@ -35,6 +35,16 @@ static inline const char *e2e_place(const char *variable, const char *otherwise)
 #define E2E_BUILD e2e_place("KGENRT_BUILD_DIR", BUILD_DIR)
 #define E2E_SOURCE e2e_place("KGENRT_SOURCE_DIR", SOURCE_DIR)
 
+/* A call that returns 0, or the program ends: one that cannot go on without it. */
+#define WELL(call)                                                                                 \
+    do {                                                                                           \
+        int result_ = (int)(call);                                                                 \
+        if (!CHECK(result_ == 0)) {                                                                \
+            fprintf(stderr, "result %d\n", result_);                                               \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
 /* A text that lives until the program ends; tests are short. */
 __attribute__((format(printf, 1, 2))) static inline char *e2e_text(const char *format, ...)
 {

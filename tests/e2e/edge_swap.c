@@ -4,12 +4,7 @@
  *
  * Three processes: `prepare` publishes the variant, `program` is the unmodified program, and the
  * test itself starts both. */
-#include "gpu/real.h"
-
-#include "cache.h"
-#include "code/code.h"
-
-#include "e2e.h"
+#include "made_variant.h"
 
 enum { COUNT = 1024, BYTES = 4 * COUNT };
 
@@ -34,68 +29,28 @@ static const char variant[] =
     BODY("fast", ", .param .u64 c", "ld.param.u64 %d6, [c]; ld.global.f32 %f3, [%d6];\n",
          "add.f32 %f4, %f4, 0f42C80000;\n");
 
-#define WELL(call)                                                                                 \
-    do {                                                                                           \
-        int result_ = (int)(call);                                                                 \
-        if (!CHECK(result_ == 0)) {                                                                \
-            fprintf(stderr, "result %d\n", result_);                                               \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-
 /* ---- prepare -----------------------------------------------------------------------------------
  */
 
 static int prepare(void)
 {
-    struct kg_hardware hardware;
-    struct image_code code;
-    struct kernel_model model;
-    struct store *store;
+    struct made made;
     float a = 2;
     struct kg_scalar scalars[] = {{2, 0, 4, 0, 0}, {3, 0, 4, COUNT, 0}};
     memcpy(&scalars[0].value, &a, sizeof a);
     struct kg_pointer pointers[] = {{0, 0, 16, 0, 0, BYTES}, {1, 0, 16, 0, 0, BYTES}};
-    WELL(real_open(NULL));
-    WELL(real.cuInit(0));
-    WELL(real_hardware(0, &hardware));
-    WELL(image_select(original, sizeof original, hardware.arch, !strcmp(hardware.vendor, "softgpu"),
-                      &code));
-    WELL(kernel_model_make(&code, "work", &model));
-    CHECK(model.pointer_count == 2 && model.global_count == 1 && !model.ineligible);
-    struct kg_variant v = {
-        .kernel = model.id,
-        .signature = {.launch = {{4, 1, 1}, {256, 1, 1}, 0},
-                      .scalar_count = 2,
-                      .pointer_count = 2,
-                      .scalars = scalars,
-                      .pointers = pointers},
-        .launch = {{2, 1, 1}, {512, 1, 1}, 0},
-        .maker = "recorded",
-        .entry = "fast",
-        .kernel_name = "work",
-        .note = "made by hand",
-        .accuracy = "bitwise",
-        .global_count = 1,
-        .globals = {"coefficient"},
-        .ratio = 2,
-        .low = 1.9,
-        .high = 2.1,
-        .driver_version = hardware.driver_version,
-        .time = 1700000000,
-    };
-    hardware_key(&hardware, &v.hardware);
-    WELL(store_open(cache_dir(), false, &store));
-    WELL(store_put_hardware(store, &hardware));
-    WELL(store_put_blob(store, variant, sizeof variant, &v.code));
-    WELL(store_put_blob(store, "{}", 2, &v.evidence));
-    variant_identify(&v);
-    bool best = false;
-    WELL(store_put_variant(store, &v, &best));
-    WELL(snapshot_make(store, cache_dir(), &v.hardware));
-    store_close(store);
-    kernel_model_free(&model);
-    image_code_free(&code);
+    struct kg_variant v = made_begin(&made, original);
+    CHECK(made.model.pointer_count == 2 && made.model.global_count == 1 && !made.model.ineligible);
+    v.signature = (struct kg_signature){.launch = {{4, 1, 1}, {256, 1, 1}, 0},
+                                        .scalar_count = 2,
+                                        .pointer_count = 2,
+                                        .scalars = scalars,
+                                        .pointers = pointers};
+    v.launch = (struct kg_launch){{2, 1, 1}, {512, 1, 1}, 0};
+    v.note = "made by hand";
+    v.global_count = 1;
+    v.globals[0] = "coefficient";
+    made_publish(&made, &v, variant);
     return test_result();
 }
 

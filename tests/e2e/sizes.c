@@ -8,14 +8,6 @@
 enum { N = 1000, SIZES = 3, THREADS = 128 };
 static const unsigned sizes[SIZES] = {1000, 700, 300};
 
-#define WELL(call)                                                                                 \
-    do {                                                                                           \
-        if (call) {                                                                                \
-            fprintf(stderr, "%s failed\n", #call);                                                 \
-            exit(2);                                                                               \
-        }                                                                                          \
-    } while (0)
-
 /* ---- the program -------------------------------------------------------------------------------
  */
 
