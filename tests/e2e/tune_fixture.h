@@ -96,6 +96,18 @@ static inline bool addresses(CUdeviceptr at[2], struct kg_hardware *hardware)
            real_ok(real.cuMemFree_v2(at[1]), "cuMemFree");
 }
 
+/* A buffer of N numbers; after: what the launch leaves there, or NULL. */
+static inline struct capture_region numbers_at(CUdeviceptr at, const float *data,
+                                               const float *after)
+{
+    return (struct capture_region){.address = at,
+                                   .size = N * sizeof *data,
+                                   .allocation = at,
+                                   .allocation_size = N * sizeof *data,
+                                   .data = (const unsigned char *)data,
+                                   .after = (const unsigned char *)after};
+}
+
 /* Writes the capture of kernel k, with results already in y where `stale`, as in an app's loop. */
 static inline bool write_capture(const char *path, bool in_place, const CUdeviceptr at[2],
                                  const struct kg_hardware *hardware)
@@ -113,17 +125,8 @@ static inline bool write_capture(const char *path, bool in_place, const CUdevice
         result[i] = in_place ? y[i] + factor * x[i] : y[i]; /* exact */
     memcpy(args, at, 16);
     memcpy(args + 16, &n, 4);
-    struct capture_region regions[3] = {{.address = at[0],
-                                         .size = sizeof x,
-                                         .allocation = at[0],
-                                         .allocation_size = sizeof x,
-                                         .data = (const unsigned char *)x},
-                                        {.address = at[1],
-                                         .size = sizeof y,
-                                         .allocation = at[1],
-                                         .allocation_size = sizeof y,
-                                         .data = (const unsigned char *)y,
-                                         .after = (const unsigned char *)result},
+    struct capture_region regions[3] = {numbers_at(at[0], x, NULL),
+                                        numbers_at(at[1], y, result),
                                         {.kind = CAPTURE_GLOBAL,
                                          .size = 4,
                                          .name = "factor",
@@ -171,6 +174,56 @@ static inline void fixture_device(char **argv)
     execv("/proc/self/exe", argv);
     perror("exec");
     exit(1);
+}
+
+/* ---- folder and worker --------------------------------------------------------------------------
+ */
+
+static char tune_dir[] = "/tmp/kgenrt-tune-XXXXXX"; /* all that this test writes */
+
+static inline bool fresh_dir(void)
+{
+    return CHECK(mkdtemp(tune_dir));
+}
+
+/* One of the last four paths asked for. */
+static inline const char *in_dir(const char *name)
+{
+    static char paths[4][KG_PATH];
+    static unsigned turn;
+    char *path = paths[turn++ % 4];
+    snprintf(path, KG_PATH, "%s/%s", tune_dir, name);
+    return path;
+}
+
+static inline void remove_all(const char *name)
+{
+    char line[KG_PATH + 64];
+    snprintf(line, sizeof line, "rm -rf %s", in_dir(name));
+    CHECK(system(line) == 0);
+}
+
+static inline void fresh_cache(void)
+{
+    remove_all("cache");
+    remove_all("replies");
+    CHECK(dir_make(in_dir("cache/spool")) == KG_OK && dir_make(in_dir("replies")) == KG_OK);
+}
+
+/* die: on entry to which step it kills itself, or NULL. */
+static inline pid_t start_worker(const char *die)
+{
+    pid_t child = fork();
+    if (child)
+        return child;
+    char makers[KG_PATH + 16];
+    snprintf(makers, sizeof makers, "recorded:%s", in_dir("replies"));
+    setenv("KGENRT_MAKERS", makers, 1);
+    setenv("KGENRT_CACHE", in_dir("cache"), 1);
+    if (die)
+        setenv("KGENRT_TEST_DIE", die, 1);
+    execl(BUILD_DIR "/kgenrt", "kgenrt", "worker", "--once", NULL);
+    _exit(127);
 }
 
 #endif

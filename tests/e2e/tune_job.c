@@ -1,8 +1,8 @@
 /* The worker's whole way on the software GPU (its kernel is too small for a real one to gain; there
- * loop.c does it): a
- * capture in the spool, recorded replies as the maker, and what the store then says. A right reply
- * is published; hostile ones are refused by the gates named here and not tried again; a worker that
- * is killed on entry to any step leaves a spool that the next worker finishes. */
+ * loop.c does it): a capture in the spool, recorded replies as the maker, and what the store then
+ * says. A right reply is published; hostile ones are refused by the gates named here and not tried
+ * again; a worker that is killed on entry to any step leaves a spool that the next worker finishes.
+ */
 #include "tune_fixture.h"
 
 #include "cache.h"
@@ -12,27 +12,8 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define TOOL BUILD_DIR "/kgenrt"
-
-static char dir[] = "/tmp/kgenrt-job-XXXXXX";
 static CUdeviceptr at[2];
 static struct kg_hardware hardware;
-
-static const char *in_dir(const char *name)
-{
-    static char paths[4][KG_PATH];
-    static unsigned turn;
-    char *path = paths[turn++ % 4];
-    snprintf(path, KG_PATH, "%s/%s", dir, name);
-    return path;
-}
-
-static void shell(const char *command, const char *name)
-{
-    char line[KG_PATH + 64];
-    snprintf(line, sizeof line, command, in_dir(name));
-    CHECK(system(line) == 0);
-}
 
 /* ---- replies -----------------------------------------------------------------------------------
  */
@@ -72,37 +53,15 @@ static void put_reply(const struct reply *reply)
 /* ---- the worker --------------------------------------------------------------------------------
  */
 
-static void fresh(void)
-{
-    shell("rm -rf %s", "cache");
-    shell("rm -rf %s", "replies");
-    CHECK(dir_make(in_dir("cache/spool")) == KG_OK && dir_make(in_dir("replies")) == KG_OK);
-}
-
 static void spool(void)
 {
     CHECK(write_capture(in_dir("cache/spool/one.kgcap"), false, at, &hardware));
 }
 
-static pid_t start(const char *die)
-{
-    pid_t child = fork();
-    if (child)
-        return child;
-    char makers[KG_PATH + 16];
-    snprintf(makers, sizeof makers, "recorded:%s", in_dir("replies"));
-    setenv("KGENRT_MAKERS", makers, 1);
-    setenv("KGENRT_CACHE", in_dir("cache"), 1);
-    if (die)
-        setenv("KGENRT_TEST_DIE", die, 1);
-    execl(TOOL, "kgenrt", "worker", "--once", NULL);
-    _exit(127);
-}
-
 static int work(const char *die)
 {
     int how = 0;
-    pid_t child = start(die);
+    pid_t child = start_worker(die);
     CHECK(waitpid(child, &how, 0) == child);
     return how;
 }
@@ -181,7 +140,7 @@ static void published(void)
 {
     struct found found;
     struct kg_id key, snapshot;
-    fresh();
+    fresh_cache();
     put_reply(&right);
     spool();
     CHECK(work(NULL) == 0);
@@ -200,7 +159,7 @@ static void published(void)
 static void refused(void)
 {
     struct found found;
-    fresh();
+    fresh_cache();
     for (unsigned i = 0; i < HOSTILE; i++)
         put_reply(&hostile[i]);
     CHECK(file_write(in_dir("replies/garbage.md"), "I cannot help", 13, 0600) == KG_OK);
@@ -229,7 +188,7 @@ static void timed_anew(void)
     struct found found;
     struct store *store;
     struct kg_rejection timed = {.driver_version = 0};
-    fresh();
+    fresh_cache();
     put_reply(&slow);
     spool();
     CHECK(work(NULL) == 0);
@@ -261,7 +220,7 @@ static void killed(void)
                                         "admit", "verify",  "time",     "publish"};
     for (unsigned i = 0; i < sizeof steps / sizeof *steps; i++) {
         struct found found;
-        fresh();
+        fresh_cache();
         put_reply(&right);
         spool();
         int how = work(steps[i]);
@@ -278,13 +237,13 @@ static void killed(void)
 static void killed_at_random(void)
 {
     struct found found;
-    fresh();
+    fresh_cache();
     put_reply(&hostile[4]); /* endless */
     put_reply(&right);
     for (unsigned i = 0; i < 20; i++) {
         struct timespec nap = {0, (long)(random_word(now_ns(), i) % 800000000)};
         spool();
-        pid_t child = start(NULL);
+        pid_t child = start_worker(NULL);
         nanosleep(&nap, NULL);
         kill(child, SIGKILL);
         CHECK(waitpid(child, NULL, 0) == child);
@@ -297,7 +256,8 @@ static void killed_at_random(void)
     struct timespec nap = {0, 200000000};
     nanosleep(&nap, NULL);
     char command[KG_PATH + 64];
-    snprintf(command, sizeof command, "! grep -lsa '%s/[c]ache/work' /proc/[0-9]*/cmdline", dir);
+    snprintf(command, sizeof command, "! grep -lsa '%s/[c]ache/work' /proc/[0-9]*/cmdline",
+             tune_dir);
     CHECK(system(command) == 0);
 }
 
@@ -306,7 +266,7 @@ int main(int argc, char **argv)
     fixture_device(argv);
     if (strstr(NVCC, "NOTFOUND"))
         SKIP("no CUDA toolkit here, so replies cannot be compiled");
-    if (!CHECK(access(TOOL, X_OK) == 0) || !CHECK(mkdtemp(dir)) || !CHECK(addresses(at, &hardware)))
+    if (!fresh_dir() || !CHECK(addresses(at, &hardware)))
         return test_result();
     setenv("KGENRT_REPEATS", "3", 0);
     published();
@@ -314,6 +274,6 @@ int main(int argc, char **argv)
     timed_anew();
     killed();
     killed_at_random();
-    shell("rm -rf %s", "");
+    remove_all("");
     return test_result();
 }

@@ -7,12 +7,11 @@
 
 #include <signal.h>
 
-static char dir[] = "/tmp/kgenrt-replay-XXXXXX";
 static char program[KG_PATH];
 
 static bool open_job(struct job *job, const char *path)
 {
-    *job = (struct job){.dir = dir};
+    *job = (struct job){.dir = tune_dir};
     return job_open(job, path) == KG_OK && job_model(job) == KG_OK;
 }
 
@@ -231,11 +230,11 @@ int main(int argc, char **argv)
     setenv("KGENRT_REPEATS", "5", 0);
     if (getenv("KGENRT_TEST_INSIDE")) /* the driver of a GPU would log what faults there */
         setenv("KGENRT_GUARD_PAGES", "1", 0);
-    if (!CHECK(mkdtemp(dir)) || !CHECK(addresses(at, &hardware)))
+    if (!fresh_dir() || !CHECK(addresses(at, &hardware)))
         return test_result();
     for (int in_place = 0; in_place < 2; in_place++) {
         struct job job;
-        CHECK(path_make(program, "%s/%d.kgcap", dir, in_place) == KG_OK);
+        CHECK(path_make(program, "%s/%d.kgcap", tune_dir, in_place) == KG_OK);
         if (!CHECK(write_capture(program, in_place, at, &hardware)) ||
             !CHECK(open_job(&job, program)))
             continue;
@@ -246,8 +245,6 @@ int main(int argc, char **argv)
         job_close(&job);
     }
     touching(at, &hardware);
-    char command[KG_PATH + 16];
-    snprintf(command, sizeof command, "rm -r %s", dir);
-    CHECK(system(command) == 0);
+    remove_all("");
     return test_result();
 }

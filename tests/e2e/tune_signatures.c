@@ -10,27 +10,8 @@
 #include <math.h>
 #include <sys/wait.h>
 
-#define TOOL BUILD_DIR "/kgenrt"
-
-static char dir[] = "/tmp/kgenrt-signatures-XXXXXX";
 static CUdeviceptr at[2];
 static struct kg_hardware hardware;
-
-static const char *in_dir(const char *name)
-{
-    static char paths[4][KG_PATH];
-    static unsigned turn;
-    char *path = paths[turn++ % 4];
-    snprintf(path, KG_PATH, "%s/%s", dir, name);
-    return path;
-}
-
-static void remove_all(const char *name)
-{
-    char line[KG_PATH + 64];
-    snprintf(line, sizeof line, "rm -rf %s", in_dir(name));
-    CHECK(system(line) == 0);
-}
 
 /* ---- the kernel --------------------------------------------------------------------------------
  */
@@ -49,17 +30,7 @@ static void spool(unsigned n, float factor, uint32_t unused)
     memcpy(args + 16, &n, 4);
     memcpy(args + 20, &factor, 4);
     memcpy(args + 24, &unused, 4);
-    struct capture_region regions[2] = {{.address = at[0],
-                                         .size = sizeof x,
-                                         .allocation = at[0],
-                                         .allocation_size = sizeof x,
-                                         .data = (const unsigned char *)x},
-                                        {.address = at[1],
-                                         .size = sizeof y,
-                                         .allocation = at[1],
-                                         .allocation_size = sizeof y,
-                                         .data = (const unsigned char *)y,
-                                         .after = (const unsigned char *)y}};
+    struct capture_region regions[2] = {numbers_at(at[0], x, NULL), numbers_at(at[1], y, y)};
     struct capture_pointer pointers[2] = {{0, 0, 0}, {1, 0, 1}};
     struct kg_capture capture = {
         .hardware = hardware,
@@ -84,25 +55,10 @@ static void spool(unsigned n, float factor, uint32_t unused)
 /* ---- the worker --------------------------------------------------------------------------------
  */
 
-static void fresh(void)
-{
-    remove_all("cache");
-    remove_all("replies");
-    CHECK(dir_make(in_dir("cache/spool")) == KG_OK && dir_make(in_dir("replies")) == KG_OK);
-}
-
 static void work(void)
 {
     int how = 0;
-    pid_t child = fork();
-    if (!child) {
-        char makers[KG_PATH + 16];
-        snprintf(makers, sizeof makers, "recorded:%s", in_dir("replies"));
-        setenv("KGENRT_MAKERS", makers, 1);
-        setenv("KGENRT_CACHE", in_dir("cache"), 1);
-        execl(TOOL, "kgenrt", "worker", "--once", NULL);
-        _exit(127);
-    }
+    pid_t child = start_worker(NULL);
     CHECK(waitpid(child, &how, 0) == child && how == 0);
 }
 
@@ -159,7 +115,7 @@ static struct found look(uint32_t n)
 /* Only the first launch asks a maker: then there are no replies any more. */
 static void three_sizes(void)
 {
-    fresh();
+    fresh_cache();
     sized_reply(in_dir("replies/1.md"), "n", "f", "n > 0");
     spool(1000, 2, 7);
     work();
@@ -188,7 +144,7 @@ static void three_sizes(void)
 /* Its guard, and in the second case its code, is for one size. */
 static void one_size(const char *limit, const char *guard, const char *gate)
 {
-    fresh();
+    fresh_cache();
     sized_reply(in_dir("replies/1.md"), limit, "f", guard);
     spool(1000, 2, 7);
     work();
@@ -206,18 +162,18 @@ static void one_size(const char *limit, const char *guard, const char *gate)
 
 static void knows_by_heart(void)
 {
-    fresh();
+    fresh_cache();
     sized_reply(in_dir("replies/1.md"), "n", "2.0f", "n > 0");
     spool(1000, 2, 7);
     work();
     struct found found = look(1000);
     CHECK(!found.variants && found.rejections == 1 && !strcmp(found.gate, "scalars"));
-    fresh();
+    fresh_cache();
     sized_reply(in_dir("replies/1.md"), "n + (unused - 7)", "f", "n > 0");
     spool(1000, 2, 7);
     work();
     CHECK(!look(1000).variants);
-    fresh();
+    fresh_cache();
     sized_reply(in_dir("replies/1.md"), "n", "f", "unused == 7"); /* nothing may depend on it */
     spool(1000, 2, 7);
     work();
@@ -230,7 +186,7 @@ int main(int argc, char **argv)
     fixture_device(argv);
     if (strstr(NVCC, "NOTFOUND"))
         SKIP("no CUDA toolkit here, so replies cannot be compiled");
-    if (!CHECK(access(TOOL, X_OK) == 0) || !CHECK(mkdtemp(dir)) || !CHECK(addresses(at, &hardware)))
+    if (!fresh_dir() || !CHECK(addresses(at, &hardware)))
         return test_result();
     setenv("KGENRT_REPEATS", "3", 0);
     three_sizes();
