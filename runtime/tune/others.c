@@ -5,6 +5,7 @@
  * used, and never guessed at. */
 #include "tune/job.h"
 #include "tune/replay.h"
+#include "tune/signature.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,42 +16,15 @@
 /* ---- in the worker -----------------------------------------------------------------------------
  */
 
-/* Whether the captured launch is one that a variant for the job's signature would serve, as far as
- * shape, scalars and alignment say; where its memory lies is looked at in the replay. */
-static bool serves(const struct kg_signature *signature, const struct kg_capture *capture)
-{
-    if (memcmp(&signature->launch, &capture->launch, sizeof capture->launch))
-        return false;
-    for (uint32_t i = 0; i < signature->scalar_count; i++) {
-        const struct kg_scalar *s = &signature->scalars[i];
-        uint64_t value = 0;
-        if (s->param >= capture->param_count || s->size > 8 ||
-            s->offset + s->size > capture->params[s->param].size)
-            return false;
-        memcpy(&value, capture->args.data + capture->params[s->param].offset + s->offset, s->size);
-        if (((value - s->value) & scalar_mask(s->size)) > s->span)
-            return false;
-    }
-    for (uint32_t i = 0; i < signature->pointer_count; i++) {
-        const struct kg_pointer *p = &signature->pointers[i];
-        uint64_t value = 0;
-        if (p->param >= capture->param_count || p->offset + 8u > capture->params[p->param].size)
-            return false;
-        memcpy(&value, capture->args.data + capture->params[p->param].offset + p->offset, 8);
-        if (p->align && value % p->align)
-            return false;
-    }
-    return true;
-}
-
-/* Whether the capture at `path` is of the job's kernel and signature. */
+/* Whether the capture at `path` is of the job's kernel and signature; where its memory lies is
+ * looked at in the replay. */
 static bool same_launch(const struct job *job, const char *path)
 {
     struct kg_capture capture;
     if (capture_read(path, &capture) != KG_OK)
         return false;
-    bool same =
-        id_equal(&capture.kernel, &job->capture.kernel) && serves(&job->signature, &capture);
+    bool same = id_equal(&capture.kernel, &job->capture.kernel) &&
+                signature_alike(&job->signature, &capture);
     capture_free(&capture);
     return same;
 }

@@ -5,6 +5,7 @@
 #include "tune/job.h"
 
 #include "tune/again.h"
+#include "tune/signature.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -83,29 +84,6 @@ static kg_status verify_anew(struct job *job, const struct kg_variant *v, struct
     free(out->evidence);
     out->evidence = NULL;
     return status;
-}
-
-/* Whether the captured launch is one that the variant would be used for, as far as shape, scalars
- * and alignment tell. */
-static bool capture_fits(const struct kg_capture *capture, const struct kg_signature *signature)
-{
-    const struct kg_launch *a = &capture->launch, *b = &signature->launch;
-    if (memcmp(&a->grid, &b->grid, sizeof a->grid) ||
-        memcmp(&a->block, &b->block, sizeof a->block) || a->shared != b->shared)
-        return false;
-    for (uint32_t i = 0; i < signature->scalar_count; i++) {
-        const struct kg_scalar *s = &signature->scalars[i];
-        uint64_t value = 0;
-        if (s->param >= capture->param_count)
-            return false;
-        size_t at = (size_t)capture->params[s->param].offset + s->offset;
-        if (at > capture->args.size || s->size > capture->args.size - at)
-            return false;
-        memcpy(&value, capture->args.data + at, s->size);
-        if (((value - s->value) & scalar_mask(s->size)) > s->span)
-            return false;
-    }
-    return true;
 }
 
 /* ---- what comes of it --------------------------------------------------------------------------
@@ -251,7 +229,7 @@ void recheck_doubts(struct job *job)
         kg_status status = variant_find(job->store, &doubt->variant, &variant);
         bool settled = status == KG_NOT_FOUND; /* of another cache: nobody here gets it */
         if (status == KG_OK) {
-            settled = capture_fits(&job->capture, &variant.signature);
+            settled = signature_alike(&variant.signature, &job->capture);
             if (settled)
                 settle(job, doubt, &variant);
             variant_free(&variant);

@@ -291,29 +291,37 @@ static bool pair_holds(const struct kg_signature *signature, const struct kg_cap
     const struct kg_pointer *x = &signature->pointers[a], *y = &signature->pointers[b];
     const struct kg_overlap *overlap = overlap_of(signature, a, b);
     uint64_t at_x, at_y;
-    (void)argument(capture, x->param, x->offset, 8, &at_x); /* pointers_hold has looked */
+    (void)argument(capture, x->param, x->offset, 8, &at_x); /* signature_alike has looked */
     (void)argument(capture, y->param, y->offset, 8, &at_y);
     if (overlap)
         return (int64_t)(at_y - at_x) == overlap->delta;
     return reaches_apart(x, at_x, y, at_y);
 }
 
-static bool pointers_hold(const struct kg_signature *signature, const struct kg_capture *capture)
+static bool pointers_aligned(const struct kg_signature *signature, const struct kg_capture *capture)
 {
-    for (uint32_t b = 0; b < signature->pointer_count; b++) {
-        const struct kg_pointer *p = &signature->pointers[b];
+    for (uint32_t i = 0; i < signature->pointer_count; i++) {
+        const struct kg_pointer *p = &signature->pointers[i];
         uint64_t value;
         if (!argument(capture, p->param, p->offset, 8, &value) || value & (p->align - 1u))
             return false;
-        for (uint32_t a = 0; a < b; a++)
-            if (!pair_holds(signature, capture, a, b))
-                return false;
     }
     return true;
 }
 
-bool signature_holds(const struct kg_signature *signature, const struct kg_capture *capture)
+bool signature_alike(const struct kg_signature *signature, const struct kg_capture *capture)
 {
     return !memcmp(&signature->launch, &capture->launch, sizeof capture->launch) &&
-           scalars_hold(signature, capture) && pointers_hold(signature, capture);
+           scalars_hold(signature, capture) && pointers_aligned(signature, capture);
+}
+
+bool signature_holds(const struct kg_signature *signature, const struct kg_capture *capture)
+{
+    if (!signature_alike(signature, capture))
+        return false;
+    for (uint32_t b = 0; b < signature->pointer_count; b++)
+        for (uint32_t a = 0; a < b; a++)
+            if (!pair_holds(signature, capture, a, b))
+                return false;
+    return true;
 }

@@ -32,6 +32,9 @@ kg_status signature_narrow(struct job *job);
 /* job->signature with those free pieces pinned that verification did not show (`unshown`, one for
  * each of job->free). Its scalars are the caller's to free; pointers and overlaps are lent. */
 kg_status signature_pinning(const struct job *job, const bool *unshown, struct kg_signature *out);
+/* Whether a captured launch has a guard's shape, scalars and alignment, wherever its memory lies.
+ */
+bool signature_alike(const struct kg_signature *signature, const struct kg_capture *capture);
 /* Whether a guard holds for a captured launch: what dispatch.c decides, slowly. */
 bool signature_holds(const struct kg_signature *signature, const struct kg_capture *capture);
 
