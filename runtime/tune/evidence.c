@@ -91,7 +91,7 @@ void evidence_end(struct trial *trial, kg_status status, const char *gate)
                             json_integer((json_int_t)trial->written_bytes));
         json_object_set_new(evidence, "poisoned_bytes",
                             json_integer((json_int_t)trial->poisoned_bytes));
-        json_object_set_new(evidence, "repeats", json_integer(trial->repeats));
+        json_object_set_new(evidence, "repeats", json_integer(trial->repeated));
     }
     put_comparison(trial);
     put_timing(trial, "cold", &trial->cold);

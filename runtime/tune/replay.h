@@ -242,6 +242,7 @@ struct trial {
     double observe_ns[2]; /* … of instrumented ones: what it touches, races */
     struct replay_observed observed; /* the original on the captured inputs */
     size_t written_bytes, poisoned_bytes;
+    unsigned repeated;         /* launches in gate repeat that gave equal memory */
     bool unshown[FREE_PIECES]; /* of free pieces: nothing showed what they do */
     bool sensitive;            /* a small change of an input changes the original's result */
     char launch_error[256];    /* of the variant's first launches; empty: none */

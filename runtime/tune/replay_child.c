@@ -44,8 +44,6 @@ static bool others_take(json_t *json, struct replay_request *out)
     return true;
 }
 
-/* What the evidence says of the request, and the seeds of an earlier verdict. A seed has 64 bits,
- * more than a JSON number may have in other readers. */
 /* What the worker's manners allow. */
 static void manners_put(const struct replay_request *request, json_t *json)
 {
@@ -53,6 +51,8 @@ static void manners_put(const struct replay_request *request, json_t *json)
     json_object_set_new(json, "reserve", json_integer((json_int_t)request->reserve));
 }
 
+/* What the evidence says of the request, and the seeds of an earlier verdict. A seed has 64 bits,
+ * more than a JSON number may have in other readers. */
 static void label_put(const struct replay_request *request, json_t *json)
 {
     json_t *seeds = json_array();

@@ -10,7 +10,7 @@ kg_status gate_repeat(struct trial *trial)
     char place[160];
     unsigned repeats = trial->repeats < LEAST ? LEAST : trial->repeats;
     memory_state(memory, trial->seeds[1], false, memory->work);
-    for (unsigned run = 0; run < repeats; run++) {
+    for (unsigned run = 0; run < repeats; run++, trial->repeated = run) {
         if (trial_launch(trial, VARIANT, memory->work, memory->other) != KG_OK)
             return because(trial, KG_REFUSED, "launch %u failed: %s", run + 1,
                            trial->device->error);

@@ -6,9 +6,8 @@
 #include "tune/gates/gates.h"
 
 /* The result that the app's own launch left, which the capture must hold, is the replay's, bit for
- * bit.
- * Another stream of the app may have written there in between: also then the kernel is left alone,
- * since nobody knows. */
+ * bit. Another stream of the app may have written there in between: also then the kernel is left
+ * alone, since nobody knows. */
 static kg_status same_as_app(struct trial *trial)
 {
     const struct replay_memory *memory = trial->memory;
@@ -40,8 +39,6 @@ static kg_status same_as_app(struct trial *trial)
     return KG_OK;
 }
 
-/* The original runs here, gives the same three times whatever stands in the red zones, and touches
- * nothing that was not captured. */
 kg_status gate_replay(struct trial *trial)
 {
     struct replay_memory *memory = trial->memory;
