@@ -17,7 +17,7 @@ enum { MOST_GUARD = 12 }; /* scalars of a guard that are listed */
     GATE("admission", "its code uses nothing that the original's does not, and fits")              \
     GATE("replay", "the original runs again, alone, with the same result each time")               \
     GATE("observed", "with instruments: what the original reads and writes, without conflicts")    \
-    GATE("vacuity", "on these inputs doing nothing, zeros or a copy would not pass")               \
+    GATE("vacuity", "doing nothing, zeros, a constant or a copy would not pass the comparison")    \
     GATE("bounds", "what its PTX alone proves of its accesses")                                    \
     GATE("instrumented",                                                                           \
          "it reads, writes and turns only as the original does, without conflicts")                \
@@ -27,13 +27,13 @@ enum { MOST_GUARD = 12 }; /* scalars of a guard that are listed */
     GATE("memory", "it writes nothing that the original leaves alone")                             \
     GATE("compare", "its result is the original's")                                                \
     GATE("repeat", "equal inputs give equal results, every time")                                  \
-    GATE("stale", "nor on other things that may have stood there")                                 \
-    GATE("layout", "nor do results depend on where its buffers stand")                             \
+    GATE("layout", "its result does not depend on where its buffers stand")                        \
+    GATE("stale", "nor on old results, right ones or wrong ones, in the outputs")                  \
     GATE("scalars", "scalars that a launch may change are honoured at any value")                  \
-    GATE("inputs", "slightly other inputs give the original's result too")                         \
+    GATE("inputs", "drawn inputs, and those of other times, give the original's result too")       \
     GATE("time", "it is measurably faster: cold and warm caches, interleaved launches")            \
-    GATE("doubt", "a program saw it differ from the original, and no replay has since")            \
-    GATE("timed", "the launches that were timed gave the right result too")
+    GATE("timed", "the launches that were timed gave the right result too")                        \
+    GATE("doubt", "after all gates: a program saw it differ, and no replay has since")
 
 static const struct {
     const char *name, *text;
@@ -269,7 +269,9 @@ static void print_variant(const json_t *variant, bool whole)
         member_number(variant, "ratio"), member_number(variant, "low"),
         member_number(variant, "high"), duration_text(member_number(variant, "original_ns"), from),
         duration_text(member_number(variant, "variant_ns"), to));
-    say("  %-14s %s\n", "accuracy", member_text(variant, "accuracy"));
+    say("  %-14s %s; in verification %s\n", "accuracy", member_text(variant, "accuracy"),
+        json_is_true(json_object_get(variant, "exact")) ? "every result was equal bit for bit"
+                                                        : "some results differed within it");
     if (*member_text(variant, "note"))
         say("  %-14s %s\n", "note", member_text(variant, "note"));
     print_launch("for launches", json_object_get(signature, "launch"));

@@ -143,19 +143,20 @@ json_t *json_variant(const struct kg_variant *variant, bool best)
         json_array_append_new(globals, json_text(variant->globals[i]));
     name_readable(variant->kernel_name, readable, sizeof readable);
     return json_pack(
-        "{s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:f, "
+        "{s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:f, s:f, s:f, s:f, "
+        "s:f, "
         "s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:I}",
         "id", json_id(&variant->id), "best", best, "kernel", json_id(&variant->kernel), "name",
         json_text(variant->kernel_name), "readable", json_text(readable), "hardware",
         json_id(&variant->hardware), "maker", json_text(variant->maker), "entry",
         json_text(variant->entry), "note", json_text(variant->note), "accuracy",
-        json_text(variant->accuracy), "launch", json_launch(&variant->launch), "globals", globals,
-        "original_ns", variant->original_ns, "variant_ns", variant->variant_ns, "ratio",
-        variant->ratio, "low", variant->low, "high", variant->high, "signature",
-        json_signature(&variant->signature), "code", json_id(&variant->code), "source",
-        json_id(&variant->source), "ptx", json_id(&variant->ptx), "evidence",
-        json_id(&variant->evidence), "driver_version", variant->driver_version, "compiler_version",
-        variant->compiler_version, "time", (json_int_t)variant->time);
+        json_text(variant->accuracy), "exact", variant->exact, "launch",
+        json_launch(&variant->launch), "globals", globals, "original_ns", variant->original_ns,
+        "variant_ns", variant->variant_ns, "ratio", variant->ratio, "low", variant->low, "high",
+        variant->high, "signature", json_signature(&variant->signature), "code",
+        json_id(&variant->code), "source", json_id(&variant->source), "ptx", json_id(&variant->ptx),
+        "evidence", json_id(&variant->evidence), "driver_version", variant->driver_version,
+        "compiler_version", variant->compiler_version, "time", (json_int_t)variant->time);
 }
 
 json_t *json_rejection(const struct kg_rejection *rejection)

@@ -174,6 +174,7 @@ static void print_head(const json_t *record, const json_t *evidence)
 {
     char when[SHORT_TEXT];
     json_t *seeds = json_object_get(evidence, "seeds");
+    const json_t *others = json_object_get(evidence, "others");
     say("  %-14s %s (%s)\n", "of kernel", member_text(record, "readable"),
         member_text(evidence, "kernel"));
     row("signature", member_text(evidence, "signature"));
@@ -188,6 +189,8 @@ static void print_head(const json_t *record, const json_t *evidence)
     row("  program", member_text(evidence, "harness"));
     row("  instruments", member_text(evidence, "instrument"));
     row("capture", member_text(evidence, "capture"));
+    for (size_t i = 0; i < json_array_size(others); i++)
+        row("  another time", json_string_value(json_array_get(others, i)));
     row("inputs", member_text(evidence, "inputs"));
     row("result", member_text(evidence, "result"));
     say("  %-14s", "seeds");
@@ -196,6 +199,9 @@ static void print_head(const json_t *record, const json_t *evidence)
     say("\n  %-14s %s: %s; %.0f bytes written by the original, of %.0f in the replay\n", "accuracy",
         member_text(evidence, "accuracy"), member_text(evidence, "comparison"),
         member_number(evidence, "written_bytes"), member_number(evidence, "memory_bytes"));
+    say("  %-14s %.0f of the written bytes held random values before each launch; %.0f further "
+        "launches gave equal results\n",
+        "", member_number(evidence, "poisoned_bytes"), member_number(evidence, "repeats"));
     print_side(evidence, "original");
     print_side(evidence, "variant");
 }
