@@ -172,11 +172,13 @@ static const struct cli_option own_options[] = {
 const struct command cmd_capture = {
     .name = "capture",
     .synopsis = "capture [OPTION...] PROGRAM [ARGUMENT...]",
-    .summary = "run a program and keep a launch of each hot kernel as a file",
+    .summary = "run a program and keep launches of each hot kernel as files",
     .description =
         "Runs PROGRAM with libkgenrt.so preloaded, an empty cache of its own and no worker, and "
-        "moves what it captured to DIR, one file a kernel: the code, the arguments, and the memory "
-        "they reach. 'kgenrt replay' runs such a file, 'kgenrt worker FILE' tunes it, on this or "
+        "moves what it captured to DIR, a file a launch, at most KGENRT_CAPTURES of a kernel and "
+        "kind "
+        "of launch: the code, the arguments, and the memory they reach. 'kgenrt replay' runs such "
+        "a file, 'kgenrt worker FILE' tunes it, on this or "
         "another day; 'kgenrt show' tells what is in it. Kernels count as hot from 5 launches and "
         "1% of the GPU time on, unless KGENRT_HOT_LAUNCHES and KGENRT_HOT_SHARE say otherwise.\n"
         "\n"

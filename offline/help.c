@@ -84,7 +84,8 @@ void help_tool(FILE *out)
     wrap(out, "LD_PRELOAD=libkgenrt.so PROGRAM [ARGUMENT...]", INDENT);
     section(out, "DESCRIPTION");
     wrap(out,
-         "kgenrt watches the kernel launches of an unmodified CUDA program, captures one launch of "
+         "kgenrt watches the kernel launches of an unmodified CUDA program, captures some launches "
+         "of "
          "each kernel that matters, and has a worker process make variants of it. A variant that "
          "computes what the original computes, and is measurably faster on this GPU, goes into the "
          "cache; the running program picks it up between two launches, and the next run at once. "
@@ -116,7 +117,11 @@ void help_tool(FILE *out)
          " material/   PTX of kernels that programs load as machine code, as compilers made it;\n"
          "             removed when unused for 30 days\n"
          " judged/     kernels without a faster variant; programs leave them alone for 7 days\n"
-         " flight/     what each program last said of itself",
+         " looked/     variants that were verified again on a launch of a program, for a week\n"
+         " bound/      the snapshot that all processes of one job use, for a day\n"
+         " flight/     what each program last said of itself\n"
+         " work/       what a replay is made from; empty between replays\n"
+         " worker.log  what a worker that a program started says",
          INDENT);
     section(out, "EXAMPLES");
     wrap(out,

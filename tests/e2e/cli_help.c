@@ -4,8 +4,8 @@
 
 static const char *dir;
 
-static const char *const names[] = {"run",     "status", "list",   "show",
-                                    "capture", "replay", "worker", "doctor"};
+static const char *const names[] = {"run",    "status", "list",   "show",  "capture",
+                                    "replay", "worker", "verify", "doctor"};
 
 static void see_variable(void *self, const char *variable, const char *value, const char *standard,
                          const char *text)
