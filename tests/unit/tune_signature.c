@@ -140,11 +140,12 @@ static void scalars(void)
     memset(f.args + S, 0x22, 12);
     CHECK(signature_holds(s, &f.job.capture));
     f.args[N]++;
-    CHECK(!signature_holds(s, &f.job.capture));
+    CHECK(!signature_holds(s, &f.job.capture) && !signature_alike(s, &f.job.capture));
     f.args[N]--;
     uint64_t y = 0x110000 + 256;
     memcpy(f.args + Y, &y, 8);
     CHECK(!signature_holds(s, &f.job.capture));
+    CHECK(signature_alike(s, &f.job.capture) == (s->pointers[1].align <= 256));
     y = 0x110000 + 512;
     memcpy(f.args + Y, &y, 8);
     CHECK(signature_holds(s, &f.job.capture) == (s->pointers[1].align <= 256));
