@@ -43,7 +43,7 @@ extern "C" __global__ void variant(const float *in, const float *weight, const f
 
 #elif V_per_thread || V_does_nothing || V_zeros || V_constant || V_copies || V_remembers || V_only_poison ||                      \
     V_skips_last_row || V_skips_last_column || V_skips_first || V_one_row_more || V_one_column_less || V_one_column_more ||        \
-    V_trusts_row || V_borrows_input || V_spoils_weight || V_reads_past || V_past_end || V_endless || V_half || V_no_nan ||         \
+    V_trusts_row || V_borrows_input || V_spoils_weight || V_reads_past || V_past_end || V_endless || V_half ||         \
     V_small_only || V_no_infinity || V_no_epsilon || V_epsilon_outside || V_unbiased || V_bias_forgotten ||                        \
     V_weight_for_bias || V_fixed_epsilon || V_spills || V_asserts || V_next_row || V_naive_variance || V_adds || V_clock ||        \
     V_multiplies_24 || V_too_few
@@ -88,9 +88,7 @@ extern "C" __global__ void variant(float *in, float *weight, const float *bias, 
 #endif
     for (int c = 0; c < used; c++) {
         float v = row[c];
-#if V_no_nan
-        v = v == v ? v : 0;
-#elif V_small_only
+#if V_small_only
         v = fminf(fmaxf(v, -4096.0f), 4096.0f) + (v == v ? 0 : v);
 #elif V_no_infinity
         v = fminf(fmaxf(v, -3e38f), 3e38f) + (v == v ? 0 : v);
