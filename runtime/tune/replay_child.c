@@ -22,25 +22,22 @@ enum { EVIDENCE_FORM = 1 }; /* EVIDENCE.md */
 /* ---- the request -------------------------------------------------------------------------------
  */
 
-/* Kept apart from the fixed fields: there may be none. */
-static void others_put(const struct replay_request *request, json_t *json)
+static json_t *texts_of(const char *const *texts, uint32_t count)
 {
-    json_t *others = json_array();
-    for (unsigned i = 0; i < request->other_count; i++)
-        json_array_append_new(others, json_string(request->others[i]));
-    json_object_set_new(json, "others", others);
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(list, json_string(texts[i]));
+    return list;
 }
 
-static bool others_take(json_t *json, struct replay_request *out)
+static bool texts_take(const json_t *list, uint32_t most, const char **out, uint32_t *count)
 {
-    json_t *others = json_object_get(json, "others");
-    size_t count = json_array_size(others);
-    if (count > JOB_OTHERS)
+    if (json_array_size(list) > most)
         return false;
-    for (size_t i = 0; i < count; i++)
-        if (!(out->others[i] = json_string_value(json_array_get(others, i))))
+    *count = (uint32_t)json_array_size(list);
+    for (uint32_t i = 0; i < *count; i++)
+        if (!(out[i] = json_string_value(json_array_get(list, i))))
             return false;
-    out->other_count = (unsigned)count;
     return true;
 }
 
@@ -100,20 +97,18 @@ static bool free_take(json_t *json, struct replay_request *out)
 
 kg_status request_write(const struct replay_request *request, const char *path)
 {
-    json_t *globals = json_array();
-    for (uint32_t i = 0; i < request->global_count; i++)
-        json_array_append_new(globals, json_string(request->globals[i]));
     const struct kg_launch *l = &request->launch;
     json_t *json = json_pack(
-        "{ss ss* ss* ss* ss ss* s[IIIIIII] so sI sI sI si}", "capture", request->capture, "code",
+        "{ss ss* ss* ss* ss ss* s[IIIIIII] so so sI sI sI si}", "capture", request->capture, "code",
         request->code, "ptx", request->ptx, "entry", request->entry, "accuracy", request->accuracy,
         "gates_off", request->gates_off, "launch", (json_int_t)l->grid.x, (json_int_t)l->grid.y,
         (json_int_t)l->grid.z, (json_int_t)l->block.x, (json_int_t)l->block.y,
-        (json_int_t)l->block.z, (json_int_t)l->shared, "globals", globals, "repeats",
-        (json_int_t)request->repeats, "runs", (json_int_t)request->runs, "limit_ms",
-        (json_int_t)request->variant_limit_ms, "compiler", request->compiler_version);
+        (json_int_t)l->block.z, (json_int_t)l->shared, "globals",
+        texts_of(request->globals, request->global_count), "others",
+        texts_of(request->others, request->other_count), "repeats", (json_int_t)request->repeats,
+        "runs", (json_int_t)request->runs, "limit_ms", (json_int_t)request->variant_limit_ms,
+        "compiler", request->compiler_version);
     if (json) {
-        others_put(request, json);
         label_put(request, json);
         free_put(request, json);
         manners_put(request, json);
@@ -154,29 +149,24 @@ static bool manners_take(json_t *json, struct replay_request *out)
 static kg_status unpack(json_t *json, struct replay_request *out)
 {
     json_int_t n[7], repeats, runs, limit;
-    json_t *globals;
-    if (json_unpack(json, "{ss s?s s?s s?s ss s?s s[IIIIIII] so sI sI sI si}", "capture",
+    json_t *globals, *others;
+    if (json_unpack(json, "{ss s?s s?s s?s ss s?s s[IIIIIII] so so sI sI sI si}", "capture",
                     &out->capture, "code", &out->code, "ptx", &out->ptx, "entry", &out->entry,
                     "accuracy", &out->accuracy, "gates_off", &out->gates_off, "launch", &n[0],
-                    &n[1], &n[2], &n[3], &n[4], &n[5], &n[6], "globals", &globals, "repeats",
-                    &repeats, "runs", &runs, "limit_ms", &limit, "compiler",
+                    &n[1], &n[2], &n[3], &n[4], &n[5], &n[6], "globals", &globals, "others",
+                    &others, "repeats", &repeats, "runs", &runs, "limit_ms", &limit, "compiler",
                     &out->compiler_version))
         return KG_BAD_INPUT;
     out->launch = (struct kg_launch){{(uint32_t)n[0], (uint32_t)n[1], (uint32_t)n[2]},
                                      {(uint32_t)n[3], (uint32_t)n[4], (uint32_t)n[5]},
                                      (uint32_t)n[6]};
-    if (!others_take(json, out) || !label_take(json, out) || !free_take(json, out) ||
-        !manners_take(json, out))
+    if (!texts_take(globals, VARIANT_GLOBALS, out->globals, &out->global_count) ||
+        !texts_take(others, JOB_OTHERS, out->others, &out->other_count) || !label_take(json, out) ||
+        !free_take(json, out) || !manners_take(json, out))
         return KG_BAD_INPUT;
     out->repeats = (unsigned)repeats;
     out->runs = (unsigned)runs;
     out->variant_limit_ms = (long)limit;
-    out->global_count = (uint32_t)json_array_size(globals);
-    if (out->global_count > VARIANT_GLOBALS)
-        return KG_BAD_INPUT;
-    for (uint32_t i = 0; i < out->global_count; i++)
-        if (!(out->globals[i] = json_string_value(json_array_get(globals, i))))
-            return KG_BAD_INPUT;
     return out->code && !out->entry ? KG_BAD_INPUT : KG_OK;
 }
 
