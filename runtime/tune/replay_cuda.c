@@ -1,5 +1,6 @@
 /* The replay's device by the real CUDA driver (or the software GPU's): both sides loaded, launches,
- * copies, the clock. Runs only in the replay child: it may die at any call here. */
+ * copies; what the other replay_*.c files do hangs on its table. Runs only in the replay child: it
+ * may die at any call here. */
 #include "tune/replay_cuda.h"
 
 #include <inttypes.h>
