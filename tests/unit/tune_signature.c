@@ -401,7 +401,7 @@ static void corpus_all(void)
             "%u kernels, %u judged: %u free scalars, %u pieces not read, %u pointers read "
             "only, %u with another reach than their buffer\n",
             opened, judged, frees, unread, only_read, reached);
-    CHECK(judged > 20 && only_read > 20 && reached > 5);
+    CHECK(judged > 20 && frees > 5 && unread > 0 && only_read > 20 && reached > 5);
 }
 
 int main(void)
