@@ -15,6 +15,7 @@ enum floats {
     FLOATS_SPECIAL,
     FLOATS_WIDE,
     FLOATS_TINY,
+    FLOATS_TOGETHER,
     FLOATS_LOGITS,
     FLOATS_RUNS,
     FLOATS_EQUAL,
@@ -159,6 +160,11 @@ static double number(const struct buffer *buffer, uint8_t kind, size_t index, ui
     case FLOATS_WIDE:
         return buffer->level ? spread(random, -most / 4 * buffer->scale, most / 4 * buffer->scale)
                              : spread(random, least, most);
+    case FLOATS_TOGETHER: /* in all buffers; among moderate numbers, since sums of nothing but
+                             denormals round otherwise where products are fused otherwise */
+        if (index % 61 != 7)
+            return moderate(buffer, random);
+        /* fall through */
     case FLOATS_TINY:
         return random % 4 == 0   ? 0
                : random % 4 == 1 ? -0.0
