@@ -366,7 +366,7 @@ static void *launcher(void *place)
     return (void *)(uintptr_t)bad;
 }
 
-/* Checks, pairs and drops while four threads launch and the watcher ticks. */
+/* Checks while four threads launch and the watcher ticks, then a drop. */
 static void threads(void)
 {
     pthread_t all[THREADS];
