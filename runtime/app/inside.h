@@ -154,6 +154,14 @@ bool bound_several(const char **seen);
 const char *bound_agree(const struct kg_id *hardware, const struct kg_id *offer,
                         struct kg_id *named);
 
+/* ---- entry.c ------------------------------------------------------------------------------------
+ */
+
+/* At a safe point, locked: loads the variant's code into the current context. What it takes from
+ * the variant's arena (signature) is replaced by copies in table_make. */
+bool entry_load(const struct kernel *kernel, const struct snapshot *from,
+                const struct kg_variant *variant, struct swap_entry *out);
+
 /* ---- tables.c -----------------------------------------------------------------------------------
  */
 
