@@ -66,8 +66,7 @@ static kg_status find_others(struct job *job, const json_t *stored)
     return status;
 }
 
-/* Opens the job on the kept capture. False: it cannot be, and out says why. */
-static bool open_job(struct job *job, const struct kg_variant *variant, struct again_result *out)
+static bool open_kept(struct job *job, const struct kg_variant *variant, struct again_result *out)
 {
     char path[KG_PATH];
     const char *seal = text_of(out->stored, "capture");
@@ -93,6 +92,16 @@ static bool open_job(struct job *job, const struct kg_variant *variant, struct a
         return true;
     outcome(out, AGAIN_NOT_POSSIBLE, "%s: the kept capture is not of this variant's kernel and GPU",
             path);
+    return false;
+}
+
+bool again_open(struct job *job, const struct kg_variant *variant, struct again_result *out)
+{
+    *out = (struct again_result){.outcome = AGAIN_NOT_POSSIBLE};
+    kg_status status = read_evidence(job->store, &variant->evidence, &out->stored);
+    if (status == KG_OK)
+        return open_kept(job, variant, out);
+    outcome(out, AGAIN_NOT_POSSIBLE, "its evidence cannot be read: %s", status_text(status));
     return false;
 }
 
@@ -212,22 +221,22 @@ static void run(struct job *job, const struct kg_variant *variant, struct again_
 void verify_again(struct store *store, const char *dir, const struct kg_variant *variant,
                   bool same_seeds, struct again_result *out)
 {
-    *out = (struct again_result){.outcome = AGAIN_NOT_POSSIBLE};
     struct job *job = calloc(1, sizeof *job);
-    kg_status status = job ? read_evidence(store, &variant->evidence, &out->stored) : KG_NO_MEMORY;
-    if (status != KG_OK) {
-        outcome(out, AGAIN_NOT_POSSIBLE, "its evidence cannot be read: %s", status_text(status));
-        free(job);
+    *out = (struct again_result){.outcome = AGAIN_NOT_POSSIBLE};
+    if (!job) {
+        outcome(out, AGAIN_NOT_POSSIBLE, "%s", status_text(KG_NO_MEMORY));
         return;
     }
     job->store = store;
     job->dir = dir;
     job->accuracy = variant->accuracy;
-    job->seeded = same_seeds && seeds_of(out->stored, job->seeds);
-    if (same_seeds && !job->seeded)
-        outcome(out, AGAIN_NOT_POSSIBLE, "its evidence has no seeds");
-    else if (open_job(job, variant, out))
-        run(job, variant, out);
+    if (again_open(job, variant, out)) {
+        job->seeded = same_seeds && seeds_of(out->stored, job->seeds);
+        if (same_seeds && !job->seeded)
+            outcome(out, AGAIN_NOT_POSSIBLE, "its evidence has no seeds");
+        else
+            run(job, variant, out);
+    }
     job_close(job);
     free(job);
 }

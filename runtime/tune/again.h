@@ -33,6 +33,9 @@ struct again_result {
     char reason[1200];         /* why not; empty when reproduced */
     json_t *stored, *evidence; /* of then and of now, or NULL; the caller's */
 };
+/* Reads the variant's evidence and opens the job, of which store and dir are set, on the captures
+ * that the verdict of then had. False: it cannot be, and out says why. */
+bool again_open(struct job *job, const struct kg_variant *variant, struct again_result *out);
 /* All gates and timing again, for a variant of the store; same_seeds: with the random numbers of
  * then. Nothing is changed but the capture's time of use. */
 void verify_again(struct store *store, const char *dir, const struct kg_variant *variant,

@@ -7,12 +7,10 @@
 #include "tune/again.h"
 #include "tune/signature.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { MOST_DOUBTS = 16, PATIENCE_SECONDS = 120 };
 
@@ -132,26 +130,23 @@ static bool passed(kg_status status)
     return status == KG_OK || status == KG_SLOWER;
 }
 
-/* On the capture that is kept of the variant's own verification, if there is one. */
+/* On the captures that are kept of the variant's own verification, if they are. */
 static kg_status verify_kept(const struct job *job, const struct kg_variant *variant,
                              struct verdict *out)
 {
-    char path[KG_PATH], kernel[KG_ID_TEXT], signature[KG_ID_TEXT];
-    struct kg_id own;
-    signature_id(&variant->signature, &own);
-    kg_status status = path_make(path, "%s/captures/%s-%s" CAPTURE_SUFFIX, job->dir,
-                                 id_text(&variant->kernel, kernel), id_text(&own, signature));
-    if (status != KG_OK || access(path, R_OK) || !strcmp(path, job->capture_path))
-        return KG_OK;
+    struct again_result then;
     struct job *kept = calloc(1, sizeof *kept);
+    kg_status status = KG_OK;
     if (!kept)
         return KG_OK;
     kept->store = job->store;
     kept->dir = job->dir;
-    status = job_open(kept, path);
-    if (status == KG_OK)
-        status = job_model(kept);
-    status = status == KG_OK ? verify_anew(kept, variant, out) : KG_OK; /* damaged: as if none */
+    if (again_open(kept, variant, &then))
+        status = verify_anew(kept, variant, out);
+    else
+        log_line(KG_DEBUG, "%s: not verified on kept captures: %s", variant->kernel_name,
+                 then.reason);
+    json_decref(then.stored);
     job_close(kept);
     free(kept);
     return status;

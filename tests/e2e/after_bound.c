@@ -41,7 +41,7 @@ static int prepare(const char *kind)
     v.note = kind;
     v.accuracy = variants[which].accuracy;
     v.ratio = v.low = v.high = variants[which].ratio;
-    made_publish(&made, &v, variants[which].text);
+    made_publish(&made, &v, variants[which].text, "{}");
     return test_result();
 }
 

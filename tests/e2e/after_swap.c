@@ -5,9 +5,11 @@
  * Processes: `prepare KIND` publishes a variant, `program WHAT` is the unmodified program, whose
  * every result it checks; the test itself starts both, and asks `kgenrt status`. */
 #include <dlfcn.h>
+#include <glob.h>
 #include <limits.h>
 
 #include "made_variant.h"
+#include "tune/again.h"
 
 enum { COUNT = 4096, BYTES = 4 * COUNT, BLOCK = 256 };
 
@@ -30,6 +32,7 @@ enum { COUNT = 4096, BYTES = 4 * COUNT, BLOCK = 256 };
     "fma.rn.f32 %f4, %f2, 0f40000000, 0f3F800000;\n" twist                                         \
     "st.global.f32 [%d5], %f4;\nDONE:\nret;\n}\n"
 #define TWIST "setp.gt.f32 %p2, %f2, 0f49742400;\n@%p2 mov.f32 %f4, 0f00000000;\n" /* 1,000,000 */
+#define ODD "setp.eq.f32 %p2, %f2, 0f47F12000;\n@%p2 mov.f32 %f4, 0f00000000;\n"   /* 123,456 */
 #define NEAR "mul.f32 %f4, %f4, 0f3F800001;\n" /* the last bit */
 #define FAR "mul.f32 %f4, %f4, 0f3F800101;\n"  /* 3 in 100,000 */
 
@@ -44,8 +47,8 @@ static const struct {
     {"near", {BODY("fast", "2", NEAR), BODY("fast", "200", NEAR)}, "rel:1e-5"},
     {"nested", {NESTED("fast", "2"), NESTED("fast", "200")}, "bitwise"},
     {"far", {BODY("fast", "2", FAR), BODY("fast", "200", FAR)}, "rel:1e-5"},
+    {"odd", {BODY("fast", "2", ODD), BODY("fast", "200", ODD)}, "bitwise"},
 };
-
 enum { KINDS = sizeof variants / sizeof *variants };
 
 static const char *const nested_originals[2] = {NESTED("work", "60"), NESTED("work", "20000")};
@@ -57,6 +60,28 @@ static bool on_gpu(void)
 
 /* ---- prepare -----------------------------------------------------------------------------------
  */
+
+/* Evidence that names the capture in the folder $AFTER_SWAP_KEPT, if that is set, which is put
+ * where captures are kept: beside the cache's other folders, by its digest. */
+static const char *evidence_make(const struct kg_id *kernel)
+{
+    const char *folder = getenv("AFTER_SWAP_KEPT");
+    char seal[KG_ID_TEXT], path[KG_PATH];
+    struct kg_id digest;
+    struct kg_bytes bytes;
+    glob_t found;
+    if (!folder)
+        return "{}";
+    WELL(glob(e2e_text("%s/*.kgcap", folder), 0, NULL, &found));
+    WELL(file_read(found.gl_pathv[0], 64 << 20, &bytes));
+    globfree(&found);
+    memcpy(digest.bytes, bytes.data + bytes.size - KG_ID_BYTES, KG_ID_BYTES);
+    WELL(kept_path(cache_dir(), kernel, id_text(&digest, seal), path));
+    WELL(dir_make(e2e_text("%s/captures", cache_dir())));
+    WELL(file_write(path, bytes.data, bytes.size, 0600));
+    bytes_free(&bytes);
+    return e2e_text("{\"capture\": \"%s\"}", seal);
+}
 
 static int prepare(const char *kind)
 {
@@ -79,7 +104,7 @@ static int prepare(const char *kind)
                                         .pointers = pointers};
     v.note = kind;
     v.accuracy = variants[which].accuracy;
-    made_publish(&made, &v, variants[which].texts[on_gpu()]);
+    made_publish(&made, &v, variants[which].texts[on_gpu()], evidence_make(&v.kernel));
     return test_result();
 }
 
@@ -224,6 +249,12 @@ static void steady(void)
 }
 
 /* Which code's last bits the results have: "v" variant, "o" original, "b" both were seen. */
+static void odd(void)
+{
+    fill(123456);
+    CHECK(!wrong_for(1.5, 123456));
+}
+
 static void near(void)
 {
     bool original = false, variant = false;
@@ -275,6 +306,7 @@ static int program(const char *what)
                  {"comes_later", comes_later},
                  {"nested", nested},
                  {"steady", steady},
+                 {"odd", odd},
                  {"near", near},
                  {"graphs", graphs}};
     size_t i = 0;
@@ -398,10 +430,33 @@ static void last_bits(void)
     unsetenv("KGENRT_ACCURACY");
 }
 
+/* A capture of the program, into a folder of the cache's. */
+static void capture_into(const char *folder, const char *what)
+{
+    char self[PATH_MAX];
+    CHECK(e2e_run((const char *[]){e2e_cli(), "capture", "-o", e2e_text("%s/%s", e2e_cache, folder),
+                                   realpath("/proc/self/exe", self), "program", what, NULL},
+                  NULL, 120) == 0);
+}
+
+/* The capture of now does not show what is wrong; the one that was kept does. */
+static void kept_too(void)
+{
+    e2e_remove_cache();
+    e2e_fresh_cache();
+    capture_into("odd", "odd");
+    capture_into("spool", "steady");
+    CHECK(e2e_run((const char *[]){"/proc/self/exe", "prepare", "odd", NULL},
+                  (const char *[]){e2e_text("AFTER_SWAP_KEPT=%s/odd", e2e_cache), NULL}, 60) == 0);
+    CHECK(e2e_run((const char *[]){"/proc/self/exe", "doubt", NULL}, NULL, 60) == 0);
+    CHECK(best());
+    work_off();
+    CHECK(!best() && stands_against("demoted", "a replay refused it at gate"));
+}
+
 /* What a replay confirms is taken from everybody; what it does not is noted. */
 static void doubts(void)
 {
-    char self[PATH_MAX];
     setenv("KGENRT_MODE", "tune", 1);
     run("later_data", "twisted", "KGENRT_SHADOW_EVERY=16");
     CHECK(best());
@@ -410,9 +465,7 @@ static void doubts(void)
 
     run("steady", "right", "KGENRT_SHADOW_EVERY=16");
     CHECK(e2e_run((const char *[]){"/proc/self/exe", "doubt", NULL}, NULL, 60) == 0);
-    CHECK(e2e_run((const char *[]){e2e_cli(), "capture", "-o", e2e_text("%s/spool", e2e_cache),
-                                   realpath("/proc/self/exe", self), "program", "steady", NULL},
-                  NULL, 120) == 0);
+    capture_into("spool", "steady");
     work_off();
     CHECK(best() && stands_against("doubt", "other programs keep the variant"));
     CHECK(e2e_run((const char *[]){e2e_cli(), "doctor", NULL}, NULL, 60) >= 0 &&
@@ -429,6 +482,7 @@ static void doubts(void)
     CHECK(best() && !access(e2e_text("%s/looked/%s", e2e_cache,
                                      json_string_value(json_object_get(variant(), "id"))),
                             R_OK));
+    kept_too();
     setenv("KGENRT_MODE", "cached", 1);
 }
 

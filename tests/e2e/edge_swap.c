@@ -50,7 +50,7 @@ static int prepare(void)
     v.note = "made by hand";
     v.global_count = 1;
     v.globals[0] = "coefficient";
-    made_publish(&made, &v, variant);
+    made_publish(&made, &v, variant, "{}");
     return test_result();
 }
 

@@ -44,15 +44,17 @@ static inline struct kg_variant made_begin(struct made *made, const char *origin
     return v;
 }
 
-/* Puts the variant with its text into a snapshot of the cache. It must be the best one. */
-static inline void made_publish(struct made *made, struct kg_variant *v, const char *text)
+/* Puts the variant with its text and its evidence (JSON) into a snapshot of the cache. It must be
+ * the best one. */
+static inline void made_publish(struct made *made, struct kg_variant *v, const char *text,
+                                const char *evidence)
 {
     struct store *store;
     bool best = false;
     WELL(store_open(cache_dir(), false, &store));
     WELL(store_put_hardware(store, &made->hardware));
     WELL(store_put_blob(store, text, strlen(text) + 1, &v->code));
-    WELL(store_put_blob(store, "{}", 2, &v->evidence));
+    WELL(store_put_blob(store, evidence, strlen(evidence), &v->evidence));
     variant_identify(v);
     WELL(store_put_variant(store, v, &best));
     CHECK(best);
