@@ -689,15 +689,17 @@ static void hostile(void)
 #define HOSTILE(function, gate, words)                                                             \
     r.variant = function;                                                                          \
     expect(#function, r, KG_REFUSED, gate, words)
-        HOSTILE(skips_last, unwritten, "parameter 1 + 19996");
-        HOSTILE(one_too_many, "memory", "0 bytes past the end of parameter 1's buffer");
-        HOSTILE(misses_tail, unwritten, "parameter 1 + 19456");
+        HOSTILE(skips_last, unwritten, "parameter 1 + 1999");
+        /* The first byte that differs is named, and what lies there at random can have the first
+         * of the four in common: the last digit is left open. */
+        HOSTILE(one_too_many, "memory", " bytes past the end of parameter 1's buffer");
+        HOSTILE(misses_tail, unwritten, "parameter 1 + 1945");
         HOSTILE(wrong_block, "compare", "block 3 if");
-        HOSTILE(past_the_end, "memory", "400 bytes past the end of parameter 1's buffer");
+        HOSTILE(past_the_end, "memory", ": 40");
         HOSTILE(before_the_start, "memory", "past the end of parameter 0");
         HOSTILE(writes_nothing, unwritten, "parameter 1");
         HOSTILE(spoils_input, "memory", "parameter 0 + 3");
-        HOSTILE(flaky, "repeat", "another result at parameter 1 + 16");
+        HOSTILE(flaky, "repeat", "another result at parameter 1 + 1");
         HOSTILE(lazy_when_timed, "timed", "a timed launch gave another result");
         r.variant = endless;
         expect("endless", r, KG_TIMEOUT, "deadline", "did not end");
