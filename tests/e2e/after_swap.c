@@ -253,6 +253,18 @@ static void steady(void)
     CHECK(!wrong_for(1.5, 7));
 }
 
+/* Until status says how the variant's time compares: it takes more pairs of launches, and these
+ * more time, where the machine is busy. */
+static void timed(void)
+{
+    const char *known = e2e_text("LD_PRELOAD= %s status --json | "
+                                 "grep -q 'confirmed in the app\\|not faster in the app'",
+                                 e2e_cli());
+    steady();
+    for (double end = e2e_now() + 60; system(known) && e2e_now() < end;)
+        CHECK(!wrong_for(1, 7));
+}
+
 /* Which code's last bits the results have: "v" variant, "o" original, "b" both were seen. */
 static void odd(void)
 {
@@ -311,6 +323,7 @@ static int program(const char *what)
                  {"comes_later", comes_later},
                  {"nested", nested},
                  {"steady", steady},
+                 {"timed", timed},
                  {"odd", odd},
                  {"near", near},
                  {"graphs", graphs}};
@@ -505,12 +518,12 @@ int main(int argc, char **argv)
     setenv("KGENRT_WORKER", "off", 1);
     setenv("KGENRT_MODE", "cached", 1);
 
-    run("steady", "right", "KGENRT_SHADOW_EVERY=16");
+    run("timed", "right", "KGENRT_SHADOW_EVERY=16");
     CHECK(number("checked") > 3 && number("differed") == 0 && says("confirmed in the app"));
     CHECK(json_is_true(json_object_get(variant(), "in_use")));
     CHECK(shown("launches, 0 differences") && shown("confirmed in the app: "));
 
-    run("steady", "slow", "KGENRT_SHADOW_EVERY=16");
+    run("timed", "slow", "KGENRT_SHADOW_EVERY=16");
     CHECK(number("differed") == 0 && says("not faster in the app"));
     CHECK(!json_is_true(json_object_get(variant(), "in_use")));
 
