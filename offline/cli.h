@@ -109,8 +109,8 @@ const char *date_text(double seconds, char out[static SHORT_TEXT]);
 
 /* ---- names.c, places.c ----------------------------------------------------------------------- */
 
-/* A short readable form of a mangled name, without arguments: "_Z4polyPfi" is "poly", nested names
- * are joined by "::". What it cannot read it copies. */
+/* A short readable form of a mangled name, without arguments: "_Z4polyPfi" is "poly",
+ * "_ZN3app5scaleIfLi4EEEvPf" is "app::scale<float, 4>". What it cannot read it copies. */
 const char *name_readable(const char *mangled, char *out, size_t size);
 /* True if `what` occurs in the name or its readable form, or begins the id's text. */
 bool name_matches(const char *what, const char *name, const struct kg_id *id);
@@ -142,6 +142,13 @@ json_t *kernel_explain(const json_t *kernel, const json_t *process, const json_t
 /* It was captured, and a verified variant for its device is in the store: it comes at the next safe
  * point, or the next run gets it. */
 bool kernel_variant_waits(const json_t *kernel, const json_t *process, const json_t *stored);
+
+/* ---- account.c ------------------------------------------------------------------------------- */
+
+/* {"eligible": {share, kernels}, "left_alone": [{why, share, kernels}], "not_read": {share,
+ * kernels}} of one flight recorder; shares of its GPU time, 0 to 1, the largest first. */
+json_t *gpu_time_account(const json_t *process);
+void gpu_time_print(const json_t *account);
 
 /* ---- analysis.c ------------------------------------------------------------------------------ */
 

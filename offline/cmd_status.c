@@ -21,6 +21,7 @@ static void complete_kernels(json_t *process, const json_t *stored)
         json_object_set_new(kernel, "readable", json_text(readable));
         json_object_set_new(kernel, "explanation", kernel_explain(kernel, process, stored));
     }
+    json_object_set_new(process, "gpu_time", gpu_time_account(process));
 }
 
 static json_t *best_only(const json_t *variants)
@@ -176,6 +177,9 @@ static void print_process(const json_t *process)
         say("    it did not end cleanly; last word: %s%s%s\n", member_text(process, "event"),
             *member_text(process, "fault") ? ", " : "", member_text(process, "fault"));
     print_notes(process);
+    if (strcmp(member_text(process, "mode"), "observe") &&
+        json_array_size(json_object_get(process, "kernels")))
+        gpu_time_print(json_object_get(process, "gpu_time"));
     json_array_foreach(json_object_get(process, "kernels"), i, kernel)
     {
         say("  %s\n    %.0f launches, %.1f%% of the GPU time\n", member_text(kernel, "readable"),
@@ -270,11 +274,14 @@ const struct command cmd_status = {
         "Shows the programs that ran under kgenrt, the latest first: each kernel with its "
         "launches, "
         "its share of the GPU time, and what became of it. For a kernel that was not made faster "
-        "it "
-        "says why. Then the worker's jobs, the variants that programs get, and how many candidates "
+        "it says why. Before them: which share of the GPU time is in kernels that can be "
+        "replaced, and for what reasons the rest is left alone. Then the worker's jobs, the "
+        "variants that programs get, and how many candidates "
         "were refused.\n"
         "\n"
-        "With --json: an object with \"processes\" (latest first; \"kernels\" of each with "
+        "With --json: an object with \"processes\" (latest first; \"gpu_time\" of each with the "
+        "shares that are \"eligible\", \"left_alone\" and \"not_read\", and \"kernels\" with "
+        "\"name\" (as the module has it), \"readable\", \"eligible\", \"why\", "
         "\"launches\", \"swapped\", \"first_swapped_launch\", \"refused\", \"before_ns\", "
         "\"after_ns\", \"explanation\"), \"jobs\", \"variants\" and \"rejections\".",
     .options = own_options,

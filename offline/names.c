@@ -1,10 +1,13 @@
 /* Readable names from mangled ones, short enough for a listing: the C++ library's own demangler,
- * without return type and arguments, templates cut to <>. Never more than the name says. */
+ * without return type and arguments; template arguments as far as there is room, the inner ones cut
+ * to <> first. Never more than the name says. */
 #include "cli.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { LEVELS = 4, ROOM = 100 };
 
 /* Itanium C++ ABI: result from malloc, NULL if it is no mangled name. Opened at run time: the tool
  * works where there is no C++ library, too, and shows names as they are. */
@@ -24,29 +27,28 @@ static char *demangle(const char *name)
     return function && !strncmp(name, "_Z", 2) ? function(name, NULL, NULL, NULL) : NULL;
 }
 
-/* The name in a demangled declaration; false where its form is not understood. */
-static bool shorten(const char *text, char *out, size_t size)
+/* The name in a demangled declaration, template arguments down to this level; false where its form
+ * is not understood. */
+static bool shorten(const char *text, unsigned level, char *out, size_t size)
 {
     static const char anonymous[] = "(anonymous namespace)";
     size_t used = 0, start = 0; /* start: behind the return type */
     unsigned depth = 0;
     for (const char *p = text; *p && used + 16 < size; p++) {
-        if (*p == '<') {
-            if (!depth++)
-                used += (size_t)snprintf(out + used, size - used, "<>");
-        } else if (*p == '>') {
-            if (!depth--)
-                return false;
-        } else if (depth) {
-            continue;
+        if (*p == '<' && depth++ == level) {
+            used += (size_t)snprintf(out + used, size - used, "<>");
+        } else if (*p == '>' && !depth--) {
+            return false;
+        } else if (depth > level || (*p == '>' && depth == level)) {
+            continue; /* left out, or the end of what is */
         } else if (!strncmp(p, anonymous, sizeof anonymous - 1)) {
             used += (size_t)snprintf(out + used, size - used, "(anonymous)");
             p += sizeof anonymous - 2;
-        } else if (*p == '(') {
+        } else if (*p == '(' && !depth) {
             break;
         } else {
             out[used++] = *p;
-            if (*p == ' ')
+            if (*p == ' ' && !depth)
                 start = used;
         }
     }
@@ -55,10 +57,14 @@ static bool shorten(const char *text, char *out, size_t size)
     return !depth && used > start;
 }
 
+/* As much of the template arguments as a listing has room for. */
 const char *name_readable(const char *mangled, char *out, size_t size)
 {
     char *text = demangle(mangled);
-    if (!text || !shorten(text, out, size))
+    bool good = false;
+    for (unsigned level = LEVELS; text && level-- && !good;)
+        good = shorten(text, level, out, size) && (!level || strlen(out) <= ROOM);
+    if (!good)
         snprintf(out, size, "%s", mangled);
     free(text);
     return out;

@@ -10,7 +10,7 @@
  * hot_launches and hot_share (from when on a kernel is hot), event (why it was written), fault,
  * snapshot, hardware {vendor, name, arch, uuid, driver_version}, memory {free_bytes,
  * steady_since, failed: seconds since 1970; see pressure.c}, notes, and kernels [{id, name,
- * state, why, launches, swapped, first_swapped_launch, refused
+ * state, eligible (true, false, or null: its code was not read), why, launches, swapped, first_swapped_launch, refused
  * {shape|scalar|alignment|overlap|attributes|error: count}, share, before_ns, after_ns, samples,
  * seconds_to_swap, variants [{id, ratio, …}]}], left_out (kernels that found no room). A variant
  * also has, once it was loaded here: in_use, checked, differed, unchecked (why it is not checked,
@@ -296,6 +296,8 @@ static void put_kernel(struct jout *out, struct kernel *k)
     jout_raw(out, "{\"id\":"), put_id(out, k->modelled ? &k->model.id : NULL);
     jout_raw(out, ",\"name\":"), jout_text(out, k->name);
     jout_raw(out, ",\"state\":"), jout_text(out, observed ? "observed" : state_names[state]);
+    jout_raw(out, ",\"eligible\":");
+    jout_raw(out, state == KERNEL_UNFIT ? "false" : k->modelled ? "true" : "null");
     jout_raw(out, ",\"why\":"), jout_text(out, state == KERNEL_UNFIT && k->why ? k->why : "");
     put_counts(out, k);
     jout_raw(out, ",\"variants\":[");

@@ -13,6 +13,8 @@ enum {
     ENOUGH = 3,         /* samples that make a median */
     STRIDE = 61,        /* launches between samples, later on */
     RETRY_CAPTURE = 13, /* launches until another one is looked at for a capture */
+    SEEN_SHARE = 1,     /* percent of the GPU time from which on a kernel's code is read, hot or not */
+    READ_A_TICK = 4,    /* kernels of which that is done */
 };
 static const uint64_t long_ns = 500000000ull;    /* a kernel that runs so long blocks loading */
 static const uint64_t wary_ns = 60000000000ull;  /* … and is expected again for so long */
@@ -273,6 +275,19 @@ static bool judged(const struct kernel *kernel)
            judged_holds(app_dir(), &key, &kernel->model.id, hardware.driver_version);
 }
 
+/* What matters for the account of where the GPU time goes: `status` says of each such kernel whether
+ * it can be replaced. What is hot is read anyway. */
+static void read_code(struct kernel *kernel, double total_ns, unsigned *left)
+{
+    int state = atomic_load_explicit(&kernel->state, memory_order_relaxed);
+    if (!*left || app_mode() < KG_MODE_CACHED || kernel->modelled || kernel->why ||
+        kernel->retired_ns || (state != KERNEL_NEW && state != KERNEL_COLD) ||
+        kernel->samples < ENOUGH || kernel->gpu_ns * 100 < total_ns * SEEN_SHARE)
+        return;
+    --*left;
+    kernel_identify(kernel);
+}
+
 void hot_judge(struct kernel *kernel, double total_ns)
 {
     int state = atomic_load_explicit(&kernel->state, memory_order_relaxed);
@@ -318,7 +333,9 @@ void hot_tick(void)
         sum += k->gpu_ns;
     }
     total = sum;
+    unsigned left = READ_A_TICK;
     for (struct kernel *k = kernels_first(); k; k = k->next) {
+        read_code(k, total, &left);
         hot_judge(k, total);
         wish_tick(k, total);
     }

@@ -133,7 +133,7 @@ static void status_text_form(void)
 {
     CHECK(cli_run(dir, "$K status") == 0);
     CHECK(cli_says("/opt/first (process 101, ended, started"));
-    CHECK(cli_says("app::softmax<>") && cli_says("plain_c_name"));
+    CHECK(cli_says("app::softmax<4>") && cli_says("plain_c_name"));
     CHECK(cli_says("4321 of 5000 launches ran a variant, the first of them launch 680"));
     CHECK(cli_says("3 us a launch before, 2 us after: 1.50 times as fast"));
     CHECK(cli_says("7 got the original: another grid, block or shared memory size"));
@@ -197,7 +197,7 @@ static void status_running(void)
 static void list(void)
 {
     CHECK(cli_run(dir, "$K list") == 0 && cli_says("recorded") && cli_says("rules") &&
-          cli_says("app::softmax<>"));
+          cli_says("app::softmax<4>"));
     CHECK(cli_run(dir, "$K list --maker rules") == 0 && !strstr(cli.out, "recorded"));
     CHECK(cli_run(dir, "$K list --kernel softmax --json") == 0);
     json_t *root = cli_json(), *variants = json_object_get(root, "variants");
@@ -287,7 +287,7 @@ static void broken_store(void)
     CHECK(cli_run(dir, "$K show --analysis poly") == 1 && cli_errs("/store: ") &&
           !cli_errs("no kernel in"));
     CHECK(cli_run(dir, "$K status") == 0 && cli_says("cannot be used") &&
-          cli_says("app::softmax<>"));
+          cli_says("app::softmax<4>"));
     CHECK(cli_run(dir, "$K doctor") == 1 && cli_says("fail  store"));
 }
 
