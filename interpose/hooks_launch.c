@@ -60,7 +60,8 @@ PLAIN_HOOK(cuLaunchKernel_ptsz, CU_STREAM_PER_THREAD)
     CUresult symbol(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra) \
     {                                                                                              \
         NEED(symbol);                                                                              \
-        struct kernel *kernel = config ? kernel_of(f) : NULL;                                      \
+        bool readable = config && (config->attrs || !config->numAttrs);                            \
+        struct kernel *kernel = readable ? kernel_of(f) : NULL;                                    \
         if (!kernel)                                                                               \
             return real.symbol(config, f, kernelParams, extra);                                    \
         const struct launch launch = {                                                             \
@@ -81,3 +82,45 @@ PLAIN_HOOK(cuLaunchKernel_ptsz, CU_STREAM_PER_THREAD)
 
 EX_HOOK(cuLaunchKernelEx, CU_STREAM_LEGACY)
 EX_HOOK(cuLaunchKernelEx_ptsz, CU_STREAM_PER_THREAD)
+
+/* What a plain launch would say by an attribute. */
+static CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+                                        .value.cooperative = 1};
+static const CUlaunchConfig cooperatively = {.attrs = &cooperative, .numAttrs = 1};
+
+#define COOPERATIVE_HOOK(symbol, standard)                                                         \
+    static CUresult run_##symbol(const struct launch *launch)                                      \
+    {                                                                                              \
+        const struct kg_launch *shape = &launch->shape;                                            \
+        return real.symbol(launch->function, shape->grid.x, shape->grid.y, shape->grid.z,          \
+                           shape->block.x, shape->block.y, shape->block.z, shape->shared,          \
+                           launch->stream, launch->params);                                        \
+    }                                                                                              \
+                                                                                                   \
+    CUresult symbol(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,                    \
+                    unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,         \
+                    unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,         \
+                    void **kernelParams)                                                           \
+    {                                                                                              \
+        NEED(symbol);                                                                              \
+        struct kernel *kernel = kernel_of(f);                                                      \
+        if (!kernel)                                                                               \
+            return real.symbol(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,   \
+                               sharedMemBytes, hStream, kernelParams);                             \
+        const struct launch launch = {                                                             \
+            .function = f,                                                                         \
+            .shape = {{gridDimX, gridDimY, gridDimZ},                                              \
+                      {blockDimX, blockDimY, blockDimZ},                                           \
+                      sharedMemBytes},                                                             \
+            .stream = hStream,                                                                     \
+            .explicit_stream = explicit_stream(hStream, standard),                                 \
+            .params = kernelParams,                                                                \
+            .attributes = cooperatively.numAttrs,                                                  \
+            .run = run_##symbol,                                                                   \
+            .config = &cooperatively,                                                              \
+        };                                                                                         \
+        return dispatch_launch(kernel, &launch);                                                   \
+    }
+
+COOPERATIVE_HOOK(cuLaunchCooperativeKernel, CU_STREAM_LEGACY)
+COOPERATIVE_HOOK(cuLaunchCooperativeKernel_ptsz, CU_STREAM_PER_THREAD)

@@ -153,9 +153,9 @@ struct launch {
     CUstream explicit_stream;
     void **params;       /* or NULL */
     void **extra;        /* or NULL */
-    unsigned attributes; /* cuLaunchKernelEx: number of launch attributes */
+    unsigned attributes; /* number of config's attributes */
     CUresult (*run)(const struct launch *launch);
-    const void *config; /* cuLaunchKernelEx: CUlaunchConfig */
+    const CUlaunchConfig *config; /* as cuLaunchKernelEx gets it; or NULL, without attributes */
 };
 
 /* ---- kernels.c: records and the handle table
@@ -224,6 +224,8 @@ CUresult variant_launch(struct kernel *kernel, const struct launch *launch,
                         const struct swap_entry *entry);
 /* The driver refused a launch of this variant that the original can make: the swap is off. */
 void variant_refused(struct kernel *kernel, const struct swap_entry *entry);
+/* Why no variant may run with the launch's attributes; REFUSAL_COUNT: it may, and keeps them. */
+enum refusal attributes_refused(const struct launch *launch);
 /* Whether a signature fits a kernel's parameters. Whoever publishes a swap asks it first: the hot
  * path does not check again, and would read outside the launch's arguments. */
 bool signature_fits(const struct kernel *kernel, const struct kg_signature *signature);

@@ -232,10 +232,21 @@ static bool begin(struct kernel *kernel, const struct launch *launch)
     return true;
 }
 
+/* A replay knows of no attributes: those that are kept make no difference to it. */
+static bool replayable(struct kernel *kernel, const struct launch *launch)
+{
+    enum refusal why = launch->attributes ? attributes_refused(launch) : REFUSAL_COUNT;
+    if (why == REFUSAL_COUNT)
+        return true;
+    if (!atomic_load_explicit(&kernel->swap, memory_order_relaxed)) /* else dispatch counted it */
+        atomic_fetch_add_explicit(&kernel->refused[why], 1, memory_order_relaxed);
+    return false;
+}
+
 bool capture_begin(struct kernel *kernel, const struct launch *launch, bool covered)
 {
     int idle = IDLE, wanted = KERNEL_WANTED;
-    if (launch->attributes || !atomic_compare_exchange_strong(&stage, &idle, FILLING))
+    if (!replayable(kernel, launch) || !atomic_compare_exchange_strong(&stage, &idle, FILLING))
         return false;
     bool first =
         !covered && atomic_compare_exchange_strong(&kernel->state, &wanted, KERNEL_CAPTURING);

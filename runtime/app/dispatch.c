@@ -224,8 +224,13 @@ static inline const struct swap_entry *match(const struct swap *swap, const stru
                                              const struct launch *launch, void *const *arguments,
                                              enum refusal *why)
 {
-    *why = REFUSED_ATTRIBUTES;
-    if (launch->attributes || !arguments || !context_fits(kernel))
+    if (launch->attributes && (*why = attributes_refused(launch)) != REFUSAL_COUNT)
+        return NULL;
+    *why = REFUSED_ARGUMENTS;
+    if (!arguments)
+        return NULL;
+    *why = REFUSED_CONTEXT;
+    if (!context_fits(kernel))
         return NULL;
     *why = REFUSED_SHAPE;
     for (uint32_t i = 0; i < swap->count; i++) {
@@ -299,6 +304,20 @@ static CUresult fall_back(struct kernel *kernel, const struct launch *launch,
     return result;
 }
 
+static __attribute__((noinline)) CUresult run_with_attributes(const struct launch *launch,
+                                                              const struct swap_entry *entry,
+                                                              void *const *arguments)
+{
+    const struct kg_launch *shape = &entry->launch;
+    const CUlaunchConfig config = {
+        shape->grid.x,         shape->grid.y,     shape->grid.z, shape->block.x,
+        shape->block.y,        shape->block.z,    shape->shared, launch->explicit_stream,
+        launch->config->attrs, launch->attributes};
+    if (!real.cuLaunchKernelEx) /* the app got another form of it */
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return real.cuLaunchKernelEx(&config, entry->function, (void **)arguments, NULL);
+}
+
 static inline CUresult run_variant(struct kernel *kernel, const struct launch *launch,
                                    const struct swap_entry *entry, void *const *given)
 {
@@ -312,9 +331,11 @@ static inline CUresult run_variant(struct kernel *kernel, const struct launch *l
     }
     const struct kg_launch *shape = &entry->launch;
     CUresult result =
-        real.cuLaunchKernel(entry->function, shape->grid.x, shape->grid.y, shape->grid.z,
-                            shape->block.x, shape->block.y, shape->block.z, shape->shared,
-                            launch->explicit_stream, (void **)given, NULL);
+        launch->attributes
+            ? run_with_attributes(launch, entry, given)
+            : real.cuLaunchKernel(entry->function, shape->grid.x, shape->grid.y, shape->grid.z,
+                                  shape->block.x, shape->block.y, shape->block.z, shape->shared,
+                                  launch->explicit_stream, (void **)given, NULL);
     if (result != CUDA_SUCCESS)
         return fall_back(kernel, launch, entry);
     count_swapped(kernel);

@@ -473,8 +473,12 @@ static void later(void)
     CHECK(kernel_state_of(kernel) == KERNEL_WANTED && fixture.copies == copied);
     CHECK(atomic_load(&kernel->slow_at) == 14); /* tried again after some launches, not at each */
     struct launch extended = fixture_launch();
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
+    const CUlaunchConfig config = {.attrs = &attribute, .numAttrs = 1};
     extended.attributes = 1;
+    extended.config = &config;
     CHECK(!capture_begin(kernel, &extended, false) && kernel_state_of(kernel) == KERNEL_WANTED);
+    CHECK(kernel->refused[REFUSED_COOPERATIVE] == 1); /* so that `status` says it */
     launch_wanted(kernel);
     CHECK(kernel_state_of(kernel) == KERNEL_CAPTURING);
     struct kernel *second = fixture_kernel("second", 0x600); /* one capture at a time */

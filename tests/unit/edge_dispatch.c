@@ -11,6 +11,8 @@ static struct {
     struct kg_launch shape;
     CUstream stream;
     void *arguments[8];
+    const CUlaunchAttribute *attributes;
+    unsigned attribute_count;
     unsigned count, originals;
 } seen;
 static CUresult variant_answer, original_answer;
@@ -26,6 +28,14 @@ static CUresult fake_launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
     memcpy(seen.arguments, params, sizeof seen.arguments);
     seen.count++;
     return variant_answer;
+}
+
+static CUresult fake_launch_ex(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
+{
+    seen.attributes = c->attrs;
+    seen.attribute_count = c->numAttrs;
+    return fake_launch(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY,
+                       c->blockDimZ, c->sharedMemBytes, c->hStream, params, extra);
 }
 
 static CUresult fake_current(CUcontext *out)
@@ -122,9 +132,6 @@ static void guards(void)
     launch.shape.shared = 4;
     CHECK(reason() == REFUSED_SHAPE);
     reset();
-    launch.attributes = 1;
-    CHECK(reason() == REFUSED_ATTRIBUTES);
-    reset();
     values.s.n = 101;
     CHECK(reason() == REFUSED_SCALAR);
     reset();
@@ -192,15 +199,77 @@ static void packed_arguments(void)
     CHECK(seen.count == 1 && seen.arguments[2] == buffer + 16);
     size = 31; /* the last parameter is not there: nothing beyond is read */
     CHECK(launch_argument(&kernel, &launch, 3) == NULL);
-    CHECK(reason() == REFUSED_ATTRIBUTES && dispatch_launch(&kernel, &launch) == CUDA_SUCCESS);
+    CHECK(reason() == REFUSED_ARGUMENTS && dispatch_launch(&kernel, &launch) == CUDA_SUCCESS);
     CHECK(seen.originals == 1);
     size = 32;
     launch.params = arguments; /* both forms at once: the driver's to refuse */
-    CHECK(reason() == REFUSED_ATTRIBUTES);
+    CHECK(reason() == REFUSED_ARGUMENTS);
     launch.params = NULL;
     extra[0] = (void *)0x77;
     size = 32;
     CHECK(launch_argument(&kernel, &launch, 0) == NULL);
+}
+
+#if CUDA_VERSION >= 13000 /* the table's numbers are the header's */
+#define ATTRIBUTE(id, name, refusal, condition)                                                    \
+    _Static_assert(id == CU_LAUNCH_ATTRIBUTE_##name, #name);
+#include "app/attributes.def"
+#undef ATTRIBUTE
+#endif
+
+/* Each attribute, with a value that asks for something: kept, or the original with this reason. */
+static void attributes(void)
+{
+    static const struct {
+        int id;
+        CUlaunchAttributeValue value;
+        enum refusal why; /* REFUSAL_COUNT: kept */
+    } rows[] = {
+        {0, {{0}}, REFUSAL_COUNT},
+        {1, {.accessPolicyWindow = {.num_bytes = 4096, .hitRatio = 1}}, REFUSAL_COUNT},
+        {2, {.cooperative = 1}, REFUSED_COOPERATIVE},
+        {2, {.cooperative = 0}, REFUSAL_COUNT},
+        {3, {.syncPolicy = CU_SYNC_POLICY_SPIN}, REFUSAL_COUNT},
+        {4, {.clusterDim = {2, 1, 1}}, REFUSED_CLUSTER},
+        {4, {.clusterDim = {1, 1, 2}}, REFUSED_CLUSTER},
+        {4, {.clusterDim = {1, 1, 1}}, REFUSAL_COUNT},
+        {5, {.clusterSchedulingPolicyPreference = 1}, REFUSAL_COUNT},
+        {6, {.programmaticStreamSerializationAllowed = 1}, REFUSED_PROGRAMMATIC},
+        {6, {.programmaticStreamSerializationAllowed = 0}, REFUSAL_COUNT},
+        {7, {.programmaticEvent = {.event = (CUevent)0x10}}, REFUSED_PROGRAMMATIC},
+        {8, {.priority = -3}, REFUSAL_COUNT},
+        {9, {.memSyncDomainMap = {0, 1}}, REFUSAL_COUNT},
+        {10, {.memSyncDomain = CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE}, REFUSAL_COUNT},
+        {11, {.pad = {2, 0, 0, 0, 1}}, REFUSED_CLUSTER},
+        {12, {.pad = {16}}, REFUSED_EVENT},
+        {13, {.pad = {1}}, REFUSED_UPDATABLE},
+        {14, {.pad = {50}}, REFUSAL_COUNT},
+        {15, {{0}}, REFUSED_ATTRIBUTES}, /* unknown */
+        {16, {.pad = {1}}, REFUSAL_COUNT},
+        {17, {{0}}, REFUSED_ATTRIBUTES},
+        {-1, {{0}}, REFUSED_ATTRIBUTES},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        CUlaunchAttribute list[] = {
+            {.id = CU_LAUNCH_ATTRIBUTE_PRIORITY, .value.priority = -1},
+            {.id = (CUlaunchAttributeID)rows[i].id, .value = rows[i].value}};
+        const CUlaunchConfig config = {.attrs = list, .numAttrs = 2};
+        reset();
+        launch.attributes = 2;
+        launch.config = &config;
+        launch.explicit_stream = (CUstream)0x55;
+        bool kept = rows[i].why == REFUSAL_COUNT;
+        if (!CHECK(reason() == (kept ? -1 : (int)rows[i].why)))
+            fprintf(stderr, "attribute %d: reason %d\n", rows[i].id, reason());
+        CHECK(dispatch_launch(&kernel, &launch) == CUDA_SUCCESS);
+        CHECK(seen.originals == !kept && seen.count == kept && kernel.swapped == kept);
+        if (kept)
+            CHECK(seen.attributes == list && seen.attribute_count == 2 &&
+                  seen.stream == (CUstream)0x55 && seen.shape.grid.x == 2 &&
+                  seen.function == (CUfunction)0x200);
+        else
+            CHECK(kernel.refused[rows[i].why] == 1);
+    }
 }
 
 static void variant_runs(void)
@@ -302,20 +371,22 @@ static void contexts(void)
     CHECK(context_known((CUcontext)0x1));
     CHECK(reason() == -1); /* one context: nobody asks which is current */
     CHECK(context_seen((CUcontext)0x2));
-    CHECK(reason() == REFUSED_ATTRIBUTES);
+    CHECK(reason() == REFUSED_CONTEXT);
     current = (CUcontext)0x1;
     CHECK(reason() == -1);
     kernel.context = current = NULL;
-    CHECK(reason() == REFUSED_ATTRIBUTES);
+    CHECK(reason() == REFUSED_CONTEXT);
 }
 
 int main(void)
 {
     real.cuLaunchKernel = fake_launch;
+    real.cuLaunchKernelEx = fake_launch_ex;
     real.cuCtxGetCurrent = fake_current;
     guards();
     reaches();
     packed_arguments();
+    attributes();
     variant_runs();
     variant_fails();
     hostile_guards();
