@@ -156,7 +156,8 @@ static void versions(void)
     CHECK(is_hook(asked("cuCtxSynchronize", 13000, 0), "cuCtxSynchronize_v2"));
     CHECK(is_hook(asked("cuMemAlloc", 3020, 0), "cuMemAlloc_v2"));
     CHECK(whose(asked("cuMemFree", 3020, 0)) == 'd');
-    CHECK(whose(asked("cuLaunchCooperativeKernel", 9000, 2)) == 'd');
+    CHECK(is_hook(asked("cuLaunchCooperativeKernel", 9000, 2), "cuLaunchCooperativeKernel_ptsz"));
+    CHECK(whose(asked("cuLaunchHostFunc", 10000, 2)) == 'd');
     CHECK(whose(asked("cuCtxCreate", 14000, 0)) ==
           'd'); /* newer than our table: not ours to call */
     CHECK(!asked("cuLaunchKernel", 3000, 0) && !asked("cuNothing", 13000, 0));
