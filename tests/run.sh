@@ -14,7 +14,8 @@ case ${1:-} in
 --quick) presets=release; shift ;;
 --full) full=1; shift ;;
 esac
-extra_needs="clang:clang libclang_rt.asan-x86_64.a:libclang-rt-dev clang-format:clang-format strace:strace"
+extra_needs="clang:clang libclang_rt.asan-x86_64.a:libclang-rt-dev clang-format:clang-format strace:strace
+    python3:python3 pip3:python3-pip"
 . tests/setup.sh
 
 # report PRESET: prints what was skipped and why, and adds ctest's counts to passed, failed and skipped

@@ -55,5 +55,5 @@ static-12.8 nvidia-nvjpeg-cu12==12.3.5.92
 end
 wait
 for file in $files; do
-    [ -e "$folder/$file" ] || { echo "not all wheels could be had: $file is missing"; exit 77; }
+    [ -e "$folder/$file" ] || { echo "skipped: NVIDIA's wheels cannot be had: $file is missing"; exit 77; }
 done
