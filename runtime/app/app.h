@@ -263,6 +263,13 @@ void capture_tick(void); /* watcher: writes finished captures into the spool */
  * once more. Any thread. */
 bool pressure_relieved(void);
 
+/* ---- extent.c: what memory an address lies in
+ * ------------------------------------------------------------ */
+
+/* Hooks: memory was freed in stream order, which is executed later; was taken. Any thread. */
+void memory_freed(uint64_t address);
+void memory_taken(uint64_t address);
+
 /* ---- variants.c: snapshots and swapping
  * ------------------------------------------------------------ */
 

@@ -358,18 +358,17 @@ static CUresult copies_state(void)
 }
 
 /* In the job's context, which must not die in between. */
-static const char *ask(uint64_t address, uint64_t *base, uint64_t *size)
+static struct extent ask(uint64_t address)
 {
     CUdevice own;
-    const char *why = "its context ended";
-    *size = 0;
+    struct extent e = {.why = "its context ended"};
     records_lock();
     if (!atomic_load_explicit(&lost, memory_order_acquire) &&
         real.cuCtxSetCurrent(job.context) == CUDA_SUCCESS &&
         real.cuCtxGetDevice(&own) == CUDA_SUCCESS)
-        why = gather_allocation(address, own, base, size);
+        e = extent_find(address, address, UINT64_MAX, own);
     records_unlock();
-    return why;
+    return e;
 }
 
 enum outcome { SAVED, ONCE_MORE, REFUSED };

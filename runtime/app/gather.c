@@ -45,35 +45,8 @@ bool gather_arguments(struct gathered *out, const struct kernel *kernel,
     return true;
 }
 
-/* ---- allocations -------------------------------------------------------------------------------
+/* ---- pieces ------------------------------------------------------------------------------------
  */
-
-const char *gather_allocation(uint64_t address, CUdevice own, uint64_t *base, uint64_t *size)
-{
-    unsigned type = 0, managed = 0;
-    CUdevice device = own;
-    CUdeviceptr start = 0;
-    size_t bytes = 0;
-    *size = 0;
-    if (real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
-        CUDA_SUCCESS)
-        return NULL;
-    if (real.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) !=
-        CUDA_SUCCESS)
-        managed = 0;
-    bool other = real.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                            address) == CUDA_SUCCESS &&
-                 device != own;
-    if (type == CU_MEMORYTYPE_DEVICE && !managed && !other &&
-        real.cuMemGetAddressRange_v2(&start, &bytes, address) == CUDA_SUCCESS && address >= start &&
-        address - start < bytes) {
-        *base = start;
-        *size = bytes;
-    }
-    if (type != CU_MEMORYTYPE_DEVICE || managed)
-        return "it is given host-visible memory";
-    return other ? "it is given another device's memory" : NULL;
-}
 
 static uint64_t argument(const struct gathered *out, const struct plan_pointer *p)
 {
@@ -95,26 +68,25 @@ static bool add_at(struct gathering *g, uint32_t pointer, uint64_t probe, uint64
                    uint64_t to, bool *found)
 {
     const struct plan_pointer *p = &g->plan->pointers[pointer];
-    uint64_t base = 0, size;
-    const char *why = gather_allocation(probe, g->own, &base, &size);
-    if (why)
-        return because(g->out, "%s", why);
-    if (!size)
+    struct extent e = extent_find(probe, from, to, g->own);
+    if (e.why)
+        return because(g->out, "%s", e.why);
+    if (!e.size)
         return true;
     *found = true;
     for (uint32_t i = 0; i < g->out->piece_count; i++)
-        if (g->out->pieces[i].pointer == pointer && g->out->pieces[i].allocation == base)
+        if (g->out->pieces[i].pointer == pointer && g->out->pieces[i].allocation == e.base)
             return true;
-    from = from > base ? from : base;
-    to = to < base + size ? to : base + size;
+    from = from > e.base ? from : e.base;
+    to = to < e.base + e.size ? to : e.base + e.size;
     return add_piece(g->out, &(struct gather_piece){.kind = CAPTURE_POINTER,
                                                     .pointer = pointer,
                                                     .written = p->written,
                                                     .scan = p->scan,
                                                     .address = from,
                                                     .size = to - from,
-                                                    .allocation = base,
-                                                    .allocation_size = size});
+                                                    .allocation = e.base,
+                                                    .allocation_size = e.size});
 }
 
 static bool link_pointer(struct gathered *out, const struct plan_pointer *p, uint32_t region)
@@ -131,14 +103,14 @@ static bool link_pointer(struct gathered *out, const struct plan_pointer *p, uin
 static bool add_pointer(struct gathering *g, uint32_t pointer)
 {
     const struct plan_pointer *p = &g->plan->pointers[pointer];
-    uint64_t value = argument(g->out, p), base, size;
+    uint64_t value = argument(g->out, p);
     uint64_t from = value + (uint64_t)p->low, to = value + (uint64_t)p->high;
     bool found = false;
     if (!p->known)
         return add_at(g, pointer, value, value, UINT64_MAX, &found);
     if (p->low >= p->high || from >= to) {
-        const char *why = gather_allocation(value, g->own, &base, &size);
-        return why || !size || link_pointer(g->out, p, CAPTURE_NO_REGION);
+        struct extent e = extent_find(value, value, value, g->own);
+        return e.why || !e.size || link_pointer(g->out, p, CAPTURE_NO_REGION);
     }
     return add_at(g, pointer, from, from, to, &found) &&
            add_at(g, pointer, to - 1, from, to, &found) &&
@@ -150,18 +122,17 @@ static bool add_nested(struct gathering *g)
 {
     for (uint32_t i = 0; i < g->plan->nested_count; i++) {
         const struct plan_nested *n = &g->plan->led[i];
-        uint64_t base, size;
-        if (gather_allocation(n->address, g->own, &base, &size) || !size || base != n->allocation ||
-            size != n->size)
+        struct extent e = extent_find(n->address, n->address, UINT64_MAX, g->own);
+        if (e.why || e.base != n->allocation || e.size != n->size)
             continue;
         if (!add_piece(g->out, &(struct gather_piece){.kind = CAPTURE_NESTED,
                                                       .pointer = UINT32_MAX,
                                                       .written = g->plan->nested_written,
                                                       .scan = g->plan->scan_nested,
                                                       .address = n->address,
-                                                      .size = base + size - n->address,
-                                                      .allocation = base,
-                                                      .allocation_size = size}))
+                                                      .size = e.base + e.size - n->address,
+                                                      .allocation = e.base,
+                                                      .allocation_size = e.size}))
             return false;
     }
     return true;
@@ -184,6 +155,16 @@ static int by_place(const void *a, const void *b)
                                     : (x->region > y->region) - (x->region < y->region);
 }
 
+/* Of mappings side by side, each piece knows as many as it needs. */
+static void allocation_widen(struct capture_region *region, const struct gather_piece *piece)
+{
+    uint64_t end = region->allocation + region->allocation_size,
+             other = piece->allocation + piece->allocation_size;
+    if (piece->allocation < region->allocation)
+        region->allocation = piece->allocation;
+    region->allocation_size = (other > end ? other : end) - region->allocation;
+}
+
 /* Pieces that overlap become one region, so that every byte stands in one place. */
 static bool join(struct gathering *g)
 {
@@ -201,8 +182,10 @@ static bool join(struct gathering *g)
                                             .size = piece->size,
                                             .allocation = piece->allocation,
                                             .allocation_size = piece->allocation_size};
-        } else if (end > last->address + last->size) {
-            last->size = end - last->address;
+        } else {
+            if (end > last->address + last->size)
+                last->size = end - last->address;
+            allocation_widen(last, piece);
         }
         if (piece->kind == CAPTURE_POINTER)
             last->kind = CAPTURE_POINTER;

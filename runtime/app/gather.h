@@ -3,6 +3,7 @@
 #ifndef KG_APP_GATHER_H
 #define KG_APP_GATHER_H
 
+#include "app/extent.h"
 #include "app/plan.h"
 
 #include "capture.h"
@@ -40,8 +41,5 @@ bool gather_arguments(struct gathered *out, const struct kernel *kernel,
  * those that it writes. The arguments are there. False: `why` says it. */
 bool gather_regions(struct gathered *out, const struct kernel *kernel, const struct plan *plan,
                     uint64_t room);
-/* The allocation that holds an address. NULL and *size 0: none; else *why, which says what kind of
- * memory cannot be captured, or NULL. */
-const char *gather_allocation(uint64_t address, CUdevice own, uint64_t *base, uint64_t *size);
 
 #endif

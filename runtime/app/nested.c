@@ -16,7 +16,7 @@ static const uint64_t lowest = 1 << 16, highest = UINT64_C(1) << 57; /* addresse
 
 struct search {
     const struct gathered *got;
-    const char *(*ask)(uint64_t address, uint64_t *base, uint64_t *size);
+    struct extent (*ask)(uint64_t address);
     struct nested *out;
     uint32_t mapped; /* regions that are no variables; they come first, in order of addresses */
     uint32_t room;   /* of places */
@@ -62,29 +62,32 @@ static bool add_place(struct search *s, uint32_t region, uint64_t offset, uint32
     return true;
 }
 
-/* The allocation that holds an address, *size 0: none. */
-static bool find(struct search *s, uint64_t address, uint64_t *base, uint64_t *size)
+/* What holds an address, out->size 0: nothing. Memory that is freed in stream order may go while it
+ * is copied, since nobody knows that the kernel uses it. */
+static bool find(struct search *s, uint64_t address, struct extent *out)
 {
     uint64_t grain = address / GRAIN, *none = &s->none[grain % KNOWN];
-    *size = 0;
+    *out = (struct extent){0};
     if (*none == grain)
         return true;
     if (++s->questions > MOST_QUESTIONS)
         return refuse(s, "too many words of its memory may be addresses");
-    const char *why = s->ask(grain * GRAIN, base, size);
-    if (why)
-        return refuse(s, why);
-    if (!*size)
+    *out = s->ask(grain * GRAIN);
+    if (out->why)
+        return refuse(s, out->why);
+    if (!out->size)
         *none = grain;
-    if (*size && address - *base >= *size)
-        *size = 0;
+    if (out->size && address - out->base >= out->size)
+        out->size = 0;
+    if (out->size && out->pool)
+        return refuse(s, "addresses in its memory lead to memory that is freed in stream order");
     return true;
 }
 
 static bool add_led(struct search *s, uint64_t address)
 {
     struct nested *out = s->out;
-    uint64_t base = 0, size;
+    struct extent e;
     for (uint32_t i = 0; i < out->led_count; i++) {
         struct plan_nested *led = &out->led[i];
         if (address - led->allocation >= led->size)
@@ -93,14 +96,14 @@ static bool add_led(struct search *s, uint64_t address)
             led->address = address;
         return true;
     }
-    if (!find(s, address, &base, &size))
+    if (!find(s, address, &e))
         return false;
-    if (!size)
+    if (!e.size)
         return true;
     if (out->led_count == PLAN_NESTED)
         return refuse(s, "addresses in its memory lead to too many allocations");
     out->led[out->led_count++] =
-        (struct plan_nested){.address = address, .allocation = base, .size = size};
+        (struct plan_nested){.address = address, .allocation = e.base, .size = e.size};
     return true;
 }
 
@@ -121,8 +124,7 @@ static bool look_through(struct search *s, const unsigned char *ring, uint32_t r
 }
 
 bool nested_find(const struct gathered *got, const unsigned char *ring,
-                 const char *(*ask)(uint64_t address, uint64_t *base, uint64_t *size),
-                 struct nested *out)
+                 struct extent (*ask)(uint64_t address), struct nested *out)
 {
     *out = (struct nested){.place_count = 0};
     struct search *s = calloc(1, sizeof *s);

@@ -14,11 +14,10 @@ struct nested {
     const char *why; /* they cannot be captured: a sentence */
 };
 
-/* Looks through the regions whose `scan` is set. ask: as gather_allocation, from this thread; it
- * may end the search with a reason of its own. False: `why`. */
+/* Looks through the regions whose `scan` is set. ask: where an address leads, asked from this
+ * thread; it may end the search with a reason of its own. False: `why`. */
 bool nested_find(const struct gathered *got, const unsigned char *ring,
-                 const char *(*ask)(uint64_t address, uint64_t *base, uint64_t *size),
-                 struct nested *out);
+                 struct extent (*ask)(uint64_t address), struct nested *out);
 /* Adds what was led to to the plan's. False: too many. */
 bool nested_keep(struct plan *plan, const struct nested *nested);
 void nested_free(struct nested *nested);

@@ -7,6 +7,7 @@
  * In a program of several processes a variant that is not bitwise writes the app's memory, and the
  * original runs on the copies: else this process's data would differ from the others' in a checked
  * launch. */
+#include "app/extent.h"
 #include "app/shadow.h"
 
 #include <string.h>
@@ -55,16 +56,11 @@ uint64_t shadow_bytes(const struct kg_signature *signature)
 
 static bool within_allocation(uint64_t from, uint64_t size)
 {
-    unsigned type = 0, managed = 1;
-    CUdeviceptr base = 0;
-    size_t extent = 0;
-    return real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, from) ==
-               CUDA_SUCCESS &&
-           type == CU_MEMORYTYPE_DEVICE &&
-           real.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, from) ==
-               CUDA_SUCCESS &&
-           !managed && real.cuMemGetAddressRange_v2(&base, &extent, from) == CUDA_SUCCESS &&
-           from >= base && from - base < extent && size <= extent - (from - base);
+    CUdevice own;
+    if (real.cuCtxGetDevice(&own) != CUDA_SUCCESS)
+        return false;
+    struct extent e = extent_find(from, from, from + size, own);
+    return !e.why && e.size && size <= e.size - (from - e.base);
 }
 
 static uint64_t pointer_value(const struct kernel *kernel, const struct launch *launch,

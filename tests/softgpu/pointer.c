@@ -1,6 +1,15 @@
 /* What an address is. */
 #include "soft.h"
 
+/* Of mapped memory the whole reservation, which has other mappings, too, and unmapped parts. */
+static void range(const struct memory_block *block, bool size, uint64_t *out)
+{
+    uint64_t base = block->base, bytes = block->size;
+    if (block->kind == MEMORY_MAPPED)
+        (void)vmm_range(block->base, &base, &bytes);
+    *out = size ? bytes : base;
+}
+
 static CUresult attribute(void *data, CUpointer_attribute which, uint64_t address,
                           const struct memory_block *block)
 {
@@ -39,10 +48,8 @@ static CUresult attribute(void *data, CUpointer_attribute which, uint64_t addres
         *(int *)data = block->device;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        *(uint64_t *)data = block->base;
-        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        *(size_t *)data = block->size;
+        range(block, which == CU_POINTER_ATTRIBUTE_RANGE_SIZE, data);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
         *(unsigned *)data = 1;

@@ -201,6 +201,8 @@ void pools_settle(int device);
 
 /* vmm.c */
 bool vmm_holds(uint64_t address); /* inside a reservation */
+/* The reservation that holds the address; false: none. */
+bool vmm_range(uint64_t address, uint64_t *base, uint64_t *size);
 
 /* ---- stream.c: queues and the threads that serve them ---- */
 

@@ -3,9 +3,12 @@
  * when it is free and a multiple of 32 MiB, and rounded up to the next one otherwise. */
 #include "soft.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define WINDOW ((uint64_t)0x7ec000000000)
@@ -23,6 +26,8 @@ struct physical {
     uint64_t size;
     unsigned references; /* its handle as often as it was given out, and each mapping */
     unsigned handles;    /* how often that is */
+    bool shared;         /* it may be handed to another process */
+    bool imported;       /* from another process, which pays for it */
 };
 
 struct mapping {
@@ -37,15 +42,25 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct reservation *reservations;
 static struct mapping *mappings;
 
-/* The memory table calls vmm_holds and we call the table: so this lock is never held over there. */
-bool vmm_holds(uint64_t address)
+/* The memory table calls vmm_range and we call the table: so this lock is never held over there. */
+bool vmm_range(uint64_t address, uint64_t *base, uint64_t *size)
 {
     pthread_mutex_lock(&mutex);
-    bool found = false;
-    for (const struct reservation *r = reservations; r && !found; r = r->next)
-        found = address - r->base < r->size;
+    const struct reservation *r = reservations;
+    while (r && address - r->base >= r->size)
+        r = r->next;
+    if (r) {
+        *base = r->base;
+        *size = r->size;
+    }
     pthread_mutex_unlock(&mutex);
-    return found;
+    return r != NULL;
+}
+
+bool vmm_holds(uint64_t address)
+{
+    uint64_t base, size;
+    return vmm_range(address, &base, &size);
 }
 
 static bool inside_reservation(uint64_t base, uint64_t size)
@@ -157,12 +172,12 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
     return CUDA_SUCCESS;
 }
 
-static struct physical *physical_create(int device, uint64_t size)
+/* Takes the descriptor, which may be -1. */
+static struct physical *physical_of_file(int fd, int device, uint64_t size, bool shared)
 {
     struct physical *physical = malloc(sizeof *physical);
-    int fd = memfd_create("softgpu", MFD_CLOEXEC);
-    if (physical && fd >= 0 && ftruncate(fd, (off_t)size) == 0) {
-        *physical = (struct physical){fd, device, size, 1, 1};
+    if (physical && fd >= 0) {
+        *physical = (struct physical){fd, device, size, 1, 1, shared, false};
         if (handle_add(physical, HANDLE_PHYSICAL))
             return physical;
     }
@@ -170,6 +185,19 @@ static struct physical *physical_create(int device, uint64_t size)
         close(fd);
     free(physical);
     return NULL;
+}
+
+/* The file's name says whose memory it is, for a process that imports it. */
+static struct physical *physical_create(int device, uint64_t size, bool shared)
+{
+    char name[32];
+    snprintf(name, sizeof name, "softgpu-%d", device);
+    int fd = memfd_create(name, MFD_CLOEXEC);
+    if (fd >= 0 && ftruncate(fd, (off_t)size)) {
+        close(fd);
+        fd = -1;
+    }
+    return physical_of_file(fd, device, size, shared);
 }
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle_v1 *handle, size_t size,
@@ -181,9 +209,12 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle_v1 *handle, size_t size,
     if (!handle || !size || size % GRANULE || flags || !prop ||
         prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || !location_fits(&prop->location))
         return CUDA_ERROR_INVALID_VALUE;
+    if (prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (soft_fault_due(SOFT_OOM) || !memory_charge(prop->location.id, size))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct physical *physical = physical_create(prop->location.id, size);
+    bool shared = prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    struct physical *physical = physical_create(prop->location.id, size, shared);
     if (!physical) {
         memory_uncharge(prop->location.id, size);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -197,7 +228,8 @@ static void physical_release(struct physical *physical)
 {
     if (--physical->references)
         return;
-    memory_uncharge(physical->device, physical->size);
+    if (!physical->imported)
+        memory_uncharge(physical->device, physical->size);
     close(physical->fd);
     free(physical);
 }
@@ -413,4 +445,58 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
             .type = CU_MEM_ALLOCATION_TYPE_PINNED,
             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = physical->device}};
     return result;
+}
+
+/* ---- between processes ---- */
+
+CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle_v1 handle,
+                                      CUmemAllocationHandleType handleType,
+                                      unsigned long long flags)
+{
+    CUresult result = soft_enter();
+    const struct physical *physical = physical_of(handle);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!shareableHandle || !physical || flags || !physical->shared ||
+        handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return CUDA_ERROR_INVALID_VALUE;
+    int fd = fcntl(physical->fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    *(int *)shareableHandle = fd;
+    return CUDA_SUCCESS;
+}
+
+/* The device whose memory the file is, and its size; -1: it is none that was exported. */
+static int imported_device(int fd, uint64_t *size)
+{
+    char path[48], name[64] = "";
+    int device;
+    struct stat info;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (readlink(path, name, sizeof name - 1) < 0 || fstat(fd, &info) ||
+        sscanf(name, "/memfd:softgpu-%d", &device) != 1 || device < 0 || device >= device_count())
+        return -1;
+    *size = (uint64_t)info.st_size;
+    return device;
+}
+
+/* The descriptor stays the caller's. The memory is charged to the process that created it. */
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle_v1 *handle, void *osHandle,
+                                        CUmemAllocationHandleType shHandleType)
+{
+    CUresult result = soft_enter();
+    if (result != CUDA_SUCCESS)
+        return result;
+    uint64_t size;
+    int given = (int)(intptr_t)osHandle, device = imported_device(given, &size);
+    if (!handle || device < 0 || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct physical *physical =
+        physical_of_file(fcntl(given, F_DUPFD_CLOEXEC, 0), device, size, true);
+    if (!physical)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    physical->imported = true;
+    *handle = (uintptr_t)physical;
+    return CUDA_SUCCESS;
 }

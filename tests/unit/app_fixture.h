@@ -139,7 +139,7 @@ static int fx_allocation(CUdeviceptr p)
 static CUresult fx_pointer(void *out, CUpointer_attribute which, CUdeviceptr p)
 {
     int i = fx_allocation(p);
-    if (i < 0)
+    if (i < 0 || which > CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
         return CUDA_ERROR_INVALID_VALUE;
     *(unsigned *)out = which == CU_POINTER_ATTRIBUTE_IS_MANAGED       ? fixture.managed[i]
                        : which == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL ? fixture.devices[i]

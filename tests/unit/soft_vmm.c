@@ -68,6 +68,50 @@ static void reserve_map(void)
     OK(cu.cuMemAddressFree(other, 64 * MIB));
 }
 
+/* Memory under a descriptor, as another process gets it; and what an address's range is. */
+static void shared(void)
+{
+    CUdeviceptr base, start;
+    CUmemGenericAllocationHandle memory, same;
+    CUmemAllocationProp prop = property();
+    CUmemAccessDesc write = access_of(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    unsigned value = 0;
+    size_t size;
+    int fd;
+    OK(cu.cuMemCreate(&memory, 2 * MIB, &prop, 0));
+    GIVES(
+        CUDA_ERROR_INVALID_VALUE, /* not asked for when it was made */
+        cu.cuMemExportToShareableHandle(&fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(cu.cuMemRelease(memory));
+    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    OK(cu.cuMemCreate(&memory, 2 * MIB, &prop, 0));
+    OK(cu.cuMemExportToShareableHandle(&fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(cu.cuMemImportFromShareableHandle(&same, (void *)(intptr_t)fd,
+                                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    CHECK(same != memory && close(fd) == 0);
+    GIVES(CUDA_ERROR_INVALID_VALUE, /* no memory of ours */
+          cu.cuMemImportFromShareableHandle(&same, (void *)(intptr_t)2,
+                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    OK(cu.cuMemAddressReserve(&base, 32 * MIB, 0, 0, 0));
+    OK(cu.cuMemMap(base, 2 * MIB, 0, memory, 0));
+    OK(cu.cuMemMap(base + 4 * MIB, 2 * MIB, 0, same, 0));
+    OK(cu.cuMemSetAccess(base, 2 * MIB, &write, 1));
+    OK(cu.cuMemSetAccess(base + 4 * MIB, 2 * MIB, &write, 1));
+    OK(cu.cuMemsetD32_v2(base + 400, 42, 1));
+    OK(cu.cuMemcpyDtoH_v2(&value, base + 4 * MIB + 400, 4));
+    CHECK(value == 42);
+    OK(cu.cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, base + 4 * MIB));
+    OK(cu.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, base + 4 * MIB));
+    CHECK(start == base && size == 32 * MIB);
+    OK(cu.cuMemRelease(memory));
+    OK(cu.cuMemUnmap(base, 2 * MIB));
+    OK(cu.cuMemcpyDtoH_v2(&value, base + 4 * MIB + 400, 4)); /* its other handle keeps it */
+    CHECK(value == 42);
+    OK(cu.cuMemUnmap(base + 4 * MIB, 2 * MIB));
+    OK(cu.cuMemRelease(same));
+    OK(cu.cuMemAddressFree(base, 32 * MIB));
+}
+
 /* In a child that has the address as its argument: reserve there, map, run a copy. */
 static void at(CUdeviceptr wanted)
 {
@@ -93,6 +137,7 @@ int main(int argc, char **argv)
         return test_result();
     }
     reserve_map();
+    shared();
     for (int i = 0; i < 8; i++) {
         CUdeviceptr memory;
         char text[32];
