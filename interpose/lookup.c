@@ -6,11 +6,9 @@
  * thread: no allocation, no lock, no sanitizer's check. Nothing is answered that the driver lacks.
  */
 #include "interpose.h"
+#include "object.h"
 
 #include <dlfcn.h>
-#include <link.h>
-
-#define EARLY __attribute__((no_sanitize("address", "thread", "undefined")))
 
 /* Our function for each row, in the table's order; NULL where the row is not hooked. */
 #define MINE_HOOKED(symbol) (void *)symbol,
@@ -58,13 +56,6 @@ bool deepbind_seen(void)
 /* ---- who owns an address -----------------------------------------------------------------------
  */
 
-EARLY static bool equal(const char *a, const char *b)
-{
-    while (*a && *a == *b)
-        a++, b++;
-    return *a == *b;
-}
-
 EARLY static const struct link_map *owner(const void *address)
 {
     Dl_info info;
@@ -72,22 +63,9 @@ EARLY static const struct link_map *owner(const void *address)
     return dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
 }
 
-/* By the library's own name for itself: files may be called anything. */
 EARLY static bool is_driver(const struct link_map *map)
 {
-    const char *strings = NULL;
-    size_t name = 0;
-    for (const ElfW(Dyn) *d = map ? map->l_ld : NULL; d && d->d_tag != DT_NULL; d++) {
-        if (d->d_tag == DT_STRTAB)
-            strings = (const char *)d->d_un.d_ptr;
-        else if (d->d_tag == DT_SONAME)
-            name = d->d_un.d_val;
-    }
-    if (!strings || !name)
-        return false;
-    if ((ElfW(Addr))strings < map->l_addr) /* not relocated in place */
-        strings += map->l_addr;
-    return equal(strings + name, "libcuda.so.1");
+    return object_named(map, "libcuda.so.1");
 }
 
 /* ---- dlsym -------------------------------------------------------------------------------------
@@ -104,7 +82,7 @@ EARLY static int row_named(const char *name)
     if (name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z')
         return -1;
     for (unsigned i = 0; i < real_row_count; i++)
-        if (mine[i] && equal(real_rows[i].symbol, name))
+        if (mine[i] && text_equal(real_rows[i].symbol, name))
             return (int)i;
     return -1;
 }
@@ -165,7 +143,7 @@ lookup_symbol(void *handle, const char *name, void *caller)
     find_next();
     if (!next_dlsym)
         return (struct answer){NULL, true};
-    if (name && name[0] == 'n' && equal(name, NVRTC_HOOKED))
+    if (name && name[0] == 'n' && text_equal(name, NVRTC_HOOKED))
         return answer_nvrtc(handle, caller);
     int row = name ? row_named(name) : -1;
     return row < 0 ? (struct answer){NULL, false} : answer(row, handle, caller);
@@ -263,7 +241,7 @@ static int row_answered(const struct request *request, void *address)
 {
     int best = -1, same = -1;
     for (unsigned i = 0; i < real_row_count; i++) {
-        if (!equal(real_rows[i].base, request->base))
+        if (!text_equal(real_rows[i].base, request->base))
             continue;
         bool fits = real_rows[i].version <= request->version &&
                     stream_fits(real_rows[i].stream, request->flags);
