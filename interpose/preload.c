@@ -6,9 +6,13 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <string.h>
+
+static bool forked; /* what is missed from now on is the parent's to say */
 
 static void after_fork_child(void)
 {
+    forked = true;
     kernels_after_fork_child();
     material_after_fork_child();
     context_unseen(NULL);
@@ -33,14 +37,21 @@ bool driver_ready(void)
 /* A driver that is in the process though no call to it was seen was reached past the hooks. */
 static void say_what_was_missed(void)
 {
-    if (!deepbind_seen() || inside_kgenrt)
+    static const char what[] =
+        "a library opened with RTLD_DEEPBIND uses the driver past kgenrt: its "
+        "launches were not seen";
+    if (!deepbind_seen() || inside_kgenrt || forked || options_mode() == KG_MODE_OFF)
         return;
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     if (!driver)
         return;
     dlclose(driver);
-    log_line(KG_WARN, "a library opened with RTLD_DEEPBIND uses the driver past kgenrt: its "
-                      "launches were not seen");
+    log_line(KG_WARN, "%s ('kgenrt run --via audit' sees them)", what);
+    const char *path = options()->missed, *slash = strrchr(path, '/');
+    char folder[KG_PATH];
+    if (slash && path_make(folder, "%.*s", (int)(slash - path), path) == KG_OK &&
+        dir_make(folder) == KG_OK)
+        (void)file_write(path, what, sizeof what - 1, 0600); /* else nobody is told */
 }
 
 __attribute__((destructor)) static void finish(void)

@@ -200,6 +200,7 @@ void evidence_print(const json_t *record, bool variant);
 struct start {
     char **program;                    /* and its arguments, up to NULL */
     const char *cache, *mode, *makers; /* NULL: as in the environment */
+    const char *via;                   /* "preload", "audit", "auto"; NULL: auto */
     bool worker; /* start one, and keep one running as long as the program does */
     bool eager;  /* capture also what ran but a few times, unless the environment says when */
     int code;    /* out: the program's exit status, or 128 + the signal that ended it */

@@ -1,4 +1,4 @@
-/* kgenrt run: a program with the preload, a worker beside it. */
+/* kgenrt run: a program with the library in it, a worker beside it. */
 #include "cli.h"
 
 #include <string.h>
@@ -9,11 +9,15 @@ static int run(const struct arguments *arguments)
 {
     struct start start = {.program = arguments->operands,
                           .mode = argument(arguments, "mode"),
-                          .makers = argument(arguments, "makers")};
+                          .makers = argument(arguments, "makers"),
+                          .via = argument(arguments, "via")};
     enum kg_mode known;
     if (start.mode && !mode_parse(start.mode, &known))
         return wrong_use(arguments->command, "'%s' is none of off, observe, cached, tune",
                          start.mode);
+    if (start.via && strcmp(start.via, "auto") && strcmp(start.via, "preload") &&
+        strcmp(start.via, "audit"))
+        return wrong_use(arguments->command, "'%s' is none of auto, preload, audit", start.via);
     const char *mode = start.mode ? start.mode : options()->mode;
     start.worker = !strcmp(mode, "tune") && strcmp(options()->worker, "off");
     kg_status status = start_run(&start);
@@ -23,6 +27,7 @@ static int run(const struct arguments *arguments)
 static const struct cli_option own_options[] = {
     {"mode", 'm', "MODE", "off, observe, cached or tune; sets KGENRT_MODE"},
     {"makers", 'M', "LIST", "who makes variants: rules, openai, recorded:DIR; sets KGENRT_MAKERS"},
+    {"via", 'v', "WAY", "auto, preload or audit: how the library gets into PROGRAM (auto)"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -36,9 +41,23 @@ const struct command cmd_run = {
         "again if it dies while there is work, and ends with the program. Signals sent to kgenrt "
         "run are handed on to the program. Its output, input and exit status are the program's.\n"
         "\n"
-        "The program itself is not changed. A program that is linked statically, set-user-id, or "
-        "that clears its environment for its children, cannot be reached by a preload: it runs as "
-        "it would without kgenrt, and 'kgenrt status' does not list it.\n"
+        "The program itself is not changed. One that is linked statically, set-user-id, for "
+        "another "
+        "kind of processor or for another C library than glibc cannot be reached: that is said, "
+        "and "
+        "it runs as it would without kgenrt.\n"
+        "\n"
+        "With --via audit, libkgenrt_audit.so is loaded as well, by LD_AUDIT. It sees what a "
+        "library "
+        "opened with RTLD_DEEPBIND hides from a preload, and puts the variables back that the "
+        "program removes or overwrites for programs that it starts by exec or posix_spawn (not by "
+        "system or popen). It costs nothing a launch, a part of a millisecond at each start of a "
+        "process, and needs glibc 2.35. With --via auto the preload alone is used, unless an "
+        "earlier run of the same file was seen to use the driver past it: a library opened with "
+        "RTLD_DEEPBIND reached the driver and nothing else did, or a process of the program had "
+        "the driver and not the library, when kgenrt run looked (after half a second, and then "
+        "after ever longer times). What ends before that, is killed or ends by _exit, is not seen; "
+        "nor is a driver of a namespace of its own (dlmopen).\n"
         "\n"
         "Options of kgenrt run end at PROGRAM.",
     .options = own_options,
@@ -52,6 +71,7 @@ const struct command cmd_run = {
              "started or is not found.",
     .examples = " kgenrt run ./app --iterations 1000\n"
                 " kgenrt run --makers rules ./app\n"
-                " kgenrt run --mode cached --cache /srv/kgenrt ./app",
+                " kgenrt run --mode cached --cache /srv/kgenrt ./app\n"
+                " kgenrt run --via audit ./app",
     .run = run,
 };

@@ -119,6 +119,7 @@ void help_tool(FILE *out)
          " judged/     kernels without a faster variant; programs leave them alone for 7 days\n"
          " looked/     variants that were verified again on a launch of a program, for a week\n"
          " bound/      the snapshot that all processes of one job use, for a day\n"
+         " missed/     programs that used the driver past the preload, for kgenrt run\n"
          " flight/     what each program last said of itself\n"
          " work/       what a replay is made from; empty between replays\n"
          " worker.log  what a worker that a program started says",

@@ -1,8 +1,7 @@
-/* Runs a program with libkgenrt.so preloaded, and a worker beside it that ends with it. Signals
+/* Runs a program with libkgenrt.so in it, and a worker beside it that ends with it. Signals
  * sent to this process go on to the program; those that a terminal sends reach it anyway. */
-#include "cli.h"
-
 #include "capture.h"
+#include "way.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -22,7 +21,8 @@ static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUS
 
 struct watch {
     const struct start *start;
-    char library[KG_PATH], self[KG_PATH];
+    struct way way;
+    char self[KG_PATH];
     sigset_t before, ours;
     struct sigaction children; /* as this process was given it; the program gets it back */
     pid_t program, worker;     /* worker 0: none runs now */
@@ -40,11 +40,7 @@ static bool set(const char *name, const char *value, bool over)
 static bool set_environment(const struct watch *watch)
 {
     const struct start *start = watch->start;
-    const char *present = getenv("LD_PRELOAD");
-    char preload[2 * KG_PATH];
-    int length = snprintf(preload, sizeof preload, "%s%s%s", watch->library,
-                          present && *present ? ":" : "", present ? present : "");
-    return length < (int)sizeof preload && set("LD_PRELOAD", preload, true) &&
+    return way_environment(&watch->way) &&
            set("KGENRT_WORKER", start->worker ? "supervised" : "off", true) &&
            set("KGENRT_CACHE", start->cache, true) && set("KGENRT_MODE", start->mode, true) &&
            set("KGENRT_MAKERS", start->makers, true) &&
@@ -190,6 +186,7 @@ static void supervise(struct watch *watch, int *code)
         if (watch->start->worker && !watch->worker && watch->deaths < MOST_DEATHS &&
             (!watch->tried || spool_waits(watch->start)))
             start_worker(watch);
+        way_watch(&watch->way, watch->program);
         siginfo_t info;
         int number = sigtimedwait(&watch->ours, &info, &second);
         if (number > 0 && number != SIGCHLD && info.si_code <= 0)
@@ -201,16 +198,14 @@ static kg_status prepare(struct watch *watch)
 {
     kg_status status = place_self(watch->self);
     if (status == KG_OK)
-        status = place_library(watch->library);
+        status = place_library(watch->way.library);
     if (status == KG_NOT_FOUND)
         failed("libkgenrt.so is neither beside %s nor in ../lib: install it there", watch->self);
     if (status != KG_OK)
         return status;
-    if (strpbrk(watch->library, " :")) {
-        failed("%s: a path with a space or a colon cannot be preloaded: install it elsewhere",
-               watch->library);
-        return KG_UNSUPPORTED;
-    }
+    status = way_choose(&watch->way, watch->start->program[0], watch->start->via);
+    if (status != KG_OK)
+        return status;
     sigemptyset(&watch->ours);
     sigaddset(&watch->ours, SIGCHLD);
     for (unsigned i = 0; i < sizeof forwarded / sizeof *forwarded; i++)
@@ -230,5 +225,6 @@ kg_status start_run(struct start *start)
         return status;
     supervise(&watch, &start->code);
     stop_worker(&watch);
+    way_report(&watch.way);
     return KG_OK;
 }
