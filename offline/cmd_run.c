@@ -57,7 +57,8 @@ const struct command cmd_run = {
         "RTLD_DEEPBIND reached the driver and nothing else did, or a process of the program had "
         "the driver and not the library, when kgenrt run looked (after half a second, and then "
         "after ever longer times). What ends before that, is killed or ends by _exit, is not seen; "
-        "nor is a driver of a namespace of its own (dlmopen).\n"
+        "nor is a driver of a namespace of its own (dlmopen), nor what a library opened with "
+        "RTLD_DEEPBIND calls without a PLT.\n"
         "\n"
         "Options of kgenrt run end at PROGRAM.",
     .options = own_options,

@@ -1,0 +1,23 @@
+/* The job as a program or, with -DMAIN=job_run and -shared, as a library for deep.c. Its argument:
+ * seconds that it stays afterwards. */
+#include "job.h"
+
+#include <unistd.h>
+
+#ifndef MAIN
+#define MAIN main
+#endif
+
+int MAIN(int argc, char **argv)
+{
+    struct job job = {0};
+    int line = job_begin(&job);
+    line = line ? line : job_launch(&job, 60);
+    line = line ? line : job_right(&job);
+    if (!line)
+        puts("right");
+    fflush(stdout);
+    if (argc > 1)
+        sleep((unsigned)atoi(argv[1]));
+    return line != 0;
+}
