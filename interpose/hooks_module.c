@@ -192,6 +192,15 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
     return result;
 }
 
+CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
+{
+    NEED(cuFuncGetModule);
+    CUresult result = real.cuFuncGetModule(hmod, hfunc);
+    if (result == CUDA_SUCCESS && watching())
+        module_of_function(*hmod, hfunc);
+    return result;
+}
+
 CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 {
     NEED(cuKernelGetFunction);
@@ -237,5 +246,14 @@ CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
     CUresult result = real.cuFuncSetCacheConfig(hfunc, config);
     if (result == CUDA_SUCCESS && watching())
         function_attribute(hfunc, FUNCTION_CACHE_CONFIG, (int)config);
+    return result;
+}
+
+CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config)
+{
+    NEED(cuFuncSetSharedMemConfig);
+    CUresult result = real.cuFuncSetSharedMemConfig(hfunc, config);
+    if (result == CUDA_SUCCESS && watching())
+        function_attribute(hfunc, FUNCTION_SHARED_CONFIG, (int)config);
     return result;
 }

@@ -101,12 +101,15 @@ struct kernel {
     atomic_bool held;   /* captured now, or thought about: not recycled */
     char name[512];     /* mangled, cut if longer; as a capture's entry */
     struct module *module;
-    CUcontext context;                  /* of the module load or first sight */
-    uint64_t samples;                   /* event timings taken */
-    double sampled_ns[32];              /* the last of them */
-    double gpu_ns;                      /* estimated GPU time of all launches */
-    uint32_t max_dynamic_shared;        /* as set by the app, bytes */
-    int32_t carveout;                   /* percent; -1 never set */
+    CUcontext context;                   /* of the module load or first sight */
+    uint64_t samples;                    /* event timings taken */
+    double sampled_ns[32];               /* the last of them */
+    double gpu_ns;                       /* estimated GPU time of all launches */
+    uint32_t max_dynamic_shared;         /* as set by the app, bytes */
+    int32_t carveout;                    /* percent; -1 never set */
+    int32_t cache_config, shared_config; /* as set by the app; -1 never */
+    const char *left_alone;              /* for what the app set on it; static text, or NULL */
+    void *handle; /* the CUkernel, of a library's: outlives contexts; NULL: not seen */
     uint64_t first_seen_ns, swapped_ns; /* now_ns of first launch and of the swap; 0 none */
     double before_ns,
         after_ns; /* median sampled time of original launches, and of variant launches */
@@ -176,9 +179,12 @@ void function_found(void *module, const char *name, void *function); /* look-up 
 void function_alias(void *kernel,
                     void *function);            /* cuKernelGetFunction: both lead to one record */
 void module_alias(void *library, void *module); /* cuLibraryGetModule */
+void module_of_function(void *module, void *function); /* cuFuncGetModule */
 void function_attribute(void *function, int attribute,
-                        int value);  /* set by the app; mirrored onto variants */
-enum { FUNCTION_CACHE_CONFIG = -1 }; /* "attribute" of cuFuncSetCacheConfig */
+                        int value); /* set by the app; mirrored onto variants */
+/* "Attributes" of cuFuncSetCacheConfig and cuFuncSetSharedMemConfig. */
+enum { FUNCTION_CACHE_CONFIG = -1, FUNCTION_SHARED_CONFIG = -2 };
+void function_prefer(CUfunction function, int preference, int value); /* one of them */
 /* A context became current somewhere. True: it was not seen before, and app_context_created is to
  * be told. From the second live context of a process on, a variant runs only where the launching
  * thread's context is kernel->context: its globals' addresses are of that one. */

@@ -27,8 +27,8 @@ static bool parameters_match(CUfunction function, const struct kernel *kernel,
     return true;
 }
 
-static bool shared_memory_set(CUfunction function, const struct kernel *kernel,
-                              const struct kg_variant *variant)
+static bool attributes_set(CUfunction function, const struct kernel *kernel,
+                           const struct kg_variant *variant)
 {
     uint32_t most = variant->launch.shared > kernel->max_dynamic_shared
                         ? variant->launch.shared
@@ -41,6 +41,10 @@ static bool shared_memory_set(CUfunction function, const struct kernel *kernel,
     if (kernel->carveout >= 0) /* a hint: refused, it changes speed only */
         (void)real.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
                                       kernel->carveout);
+    if (kernel->cache_config >= 0)
+        function_prefer(function, FUNCTION_CACHE_CONFIG, kernel->cache_config);
+    if (kernel->shared_config >= 0)
+        function_prefer(function, FUNCTION_SHARED_CONFIG, kernel->shared_config);
     return true;
 }
 
@@ -93,7 +97,7 @@ bool entry_load(const struct kernel *kernel, const struct snapshot *from,
                 "entry of a variant") &&
         real_ok(real.cuKernelGetFunction(&out->function, handle), "function of a variant") &&
         function_ready(out->function) && parameters_match(out->function, kernel, variant) &&
-        shared_memory_set(out->function, kernel, variant) && globals_find(kernel, variant, out))
+        attributes_set(out->function, kernel, variant) && globals_find(kernel, variant, out))
         return true;
     (void)real.cuLibraryUnload(out->library); /* nothing of it was launched */
     return false;

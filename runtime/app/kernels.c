@@ -74,7 +74,7 @@ static void kernel_init(struct kernel *kernel, struct module *module, const char
     size_t length = strnlen(name, sizeof kernel->name - 1);
     memcpy(kernel->name, name, length);
     kernel->name[length] = 0;
-    kernel->carveout = -1;
+    kernel->carveout = kernel->cache_config = kernel->shared_config = -1;
     kernel->module = module;
     kernel->context = context ? context : module->context;
     kernel->sibling = module->kernels;
@@ -239,25 +239,20 @@ static struct module *module_new(void)
     return module;
 }
 
-static void retire_kernels(struct module *module, CUcontext context)
+static void retire_kernels(struct module *module)
 {
     struct kernel *list = module->kernels, *next;
     module->kernels = NULL;
     for (struct kernel *k = list; k; k = next) {
         next = k->sibling;
-        if (!context || !k->context || k->context == context) {
-            kernel_retire(k);
-            continue;
-        }
-        k->sibling = module->kernels;
-        module->kernels = k;
+        kernel_retire(k);
     }
 }
 
 static void module_retire(struct module *module)
 {
     handles_remove_value(&module_handles, module, NULL);
-    retire_kernels(module, NULL);
+    retire_kernels(module);
     module->dead = true;
     module->retired_ns = now_ns();
 }
@@ -303,6 +298,15 @@ void module_alias(void *library, void *module)
     records_unlock();
 }
 
+void module_of_function(void *module, void *function)
+{
+    records_lock();
+    struct kernel *kernel = kernel_find(function);
+    if (kernel && kernel->module->handle != module)
+        (void)handles_put(&module_handles, module, kernel->module);
+    records_unlock();
+}
+
 void module_dying(void *handle)
 {
     records_lock();
@@ -310,8 +314,19 @@ void module_dying(void *handle)
     if (module && module->handle == handle)
         module_retire(module);
     else if (module) /* a library's module: it cannot be unloaded by itself, but be safe */
-        retire_kernels(module, NULL);
+        retire_kernels(module);
     records_unlock();
+}
+
+/* The next context that the program launches it in may load its variants anew. */
+static void leave_context(struct kernel *kernel)
+{
+    int swapped = KERNEL_SWAPPED;
+    handles_remove_value(&kernel_handles, kernel, kernel->handle);
+    atomic_store_explicit(&kernel->swap, NULL, memory_order_release);
+    atomic_compare_exchange_strong(&kernel->state, &swapped, KERNEL_COLD);
+    kernel->context = NULL;
+    kernel->snapshot_generation = 0;
 }
 
 void context_dying(CUcontext context)
@@ -325,9 +340,11 @@ void context_dying(CUcontext context)
             module_retire(m);
             continue;
         }
-        /* a library outlives contexts, its CUmodules and CUfunctions do not */
+        /* a library and its CUkernels outlive contexts, its CUmodules and CUfunctions do not */
         handles_remove_value(&module_handles, m, m->handle);
-        retire_kernels(m, context);
+        for (struct kernel *k = m->kernels; k; k = k->sibling)
+            if (!context || !k->context || k->context == context)
+                leave_context(k);
     }
     records_unlock();
 }
@@ -361,6 +378,8 @@ void function_found(void *handle, const char *name, void *function)
     if (module && !(kernel && is_kernel(kernel, module, name))) {
         kernel = kernel_of(module, name);
         bool known = kernel && handles_put(&kernel_handles, function, kernel);
+        if (known && module->library && handle == module->handle)
+            kernel->handle = function;
         /* what takes long is left to the watcher: this is the app's thread */
         if (known && !kernel->modelled && module->image.size <= QUICK_IMAGE && variants_any()) {
             kernel_identify(kernel);
@@ -427,6 +446,8 @@ void kernel_identify(struct kernel *kernel)
         kernel->modelled = true;
         kernel->params = kernel->model.params;
         kernel->param_count = kernel->model.param_count;
+        if (kernel->left_alone)
+            kernel->model.ineligible = kernel->left_alone;
         kernel->why = kernel->model.ineligible;
     }
     int state = kernel->why ? KERNEL_UNFIT : KERNEL_COLD;
@@ -476,40 +497,9 @@ void module_material_found(struct module *module, const struct kg_id *cubin)
         forget_identity(k);
 }
 
-/* ---- attributes and ticks
- * ------------------------------------------------------------------------
+/* ---- ticks
+ * ----------------------------------------------------------------------------------------
  */
-
-/* Hints for the variant; a refusal changes speed only. Its handle may be a CUkernel. */
-static void mirror(const struct swap_entry *entry, CUdevice device, int attribute, int value)
-{
-    if (attribute == FUNCTION_CACHE_CONFIG) {
-        (void)real.cuFuncSetCacheConfig(entry->function, (CUfunc_cache)value);
-        return;
-    }
-    CUfunction_attribute which = (CUfunction_attribute)attribute;
-    if (which == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES &&
-        value < (int)entry->launch.shared)
-        return; /* the variant needs what it was published with */
-    if (real.cuFuncSetAttribute(entry->function, which, value) != CUDA_SUCCESS &&
-        real.cuKernelSetAttribute)
-        (void)real.cuKernelSetAttribute(which, value, (CUkernel)(void *)entry->function, device);
-}
-
-void function_attribute(void *function, int attribute, int value)
-{
-    records_lock();
-    struct kernel *kernel = kernel_find(function);
-    if (kernel && attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
-        kernel->max_dynamic_shared = value > 0 ? (uint32_t)value : 0;
-    if (kernel && attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT)
-        kernel->carveout = value;
-    const struct swap *swap =
-        kernel ? atomic_load_explicit(&kernel->swap, memory_order_acquire) : NULL;
-    for (uint32_t i = 0; swap && i < swap->count; i++)
-        mirror(&swap->entries[i], kernel->module->device, attribute, value);
-    records_unlock();
-}
 
 void kernels_tick(void)
 {

@@ -340,8 +340,10 @@ void safe_point(void)
     if (real.cuCtxGetCurrent(&current) != CUDA_SUCCESS)
         current = NULL;
     for (struct kernel *k = kernels_first(); k && now_ns() - start < SAFE_POINT_NS; k = k->next)
-        if (k->variants_wait && (!k->context || k->context == current))
+        if (k->variants_wait && (!k->context || k->context == current)) {
+            k->context = current;
             load_at(k, false);
+        }
     records_unlock();
 }
 

@@ -146,13 +146,33 @@ static void contexts(void)
     CHECK(there->context == current && here->context != current);
     context_dying(current);
     CHECK(kernel_find(handle(31)) == here);
-    CHECK(!kernel_find(handle(33)) && !kernel_find(handle(35)) && !kernel_find(handle(37)));
-    function_found(handle(34), "library", handle(35)); /* the library lives on */
-    CHECK(kernel_find(handle(35)) && atomic_load(&kernel_find(handle(35))->state) == KERNEL_NEW);
+    CHECK(!kernel_find(handle(33)) && !kernel_find(handle(37)));
+    struct kernel *library = kernel_find(handle(35)); /* the library lives on, and its CUkernel */
+    CHECK(library && !library->context);
+    function_found(handle(34), "library", handle(35));
+    CHECK(kernel_find(handle(35)) == library);
+    library->context = current;
+    static struct swap none;
+    atomic_store(&library->swap, &none);
+    atomic_store(&library->state, KERNEL_SWAPPED);
     context_dying(NULL);
-    CHECK(!kernel_find(handle(31)) && !kernel_find(handle(35)));
+    CHECK(!kernel_find(handle(31)) && kernel_find(handle(35)) == library);
+    CHECK(!library->swap && !library->context && atomic_load(&library->state) == KERNEL_COLD);
     module_dying(handle(34));
+    CHECK(!kernel_find(handle(35)));
     current = (CUcontext)0xc1;
+}
+
+static unsigned preferred;
+static CUresult fake_cache(CUfunction f, CUfunc_cache config)
+{
+    preferred = (unsigned)config;
+    return CUDA_SUCCESS;
+}
+static CUresult fake_banks(CUfunction f, CUsharedconfig config)
+{
+    preferred = 10 + (unsigned)config;
+    return CUDA_SUCCESS;
 }
 
 static void mirrors(void)
@@ -167,8 +187,22 @@ static void mirrors(void)
     CHECK(mirrored == 1);
     function_attribute(handle(41), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 40000);
     CHECK(mirrored == 1); /* the variant has more than that */
-    atomic_store(&k->swap, NULL);
+    function_attribute(handle(41), FUNCTION_CACHE_CONFIG, CU_FUNC_CACHE_PREFER_L1);
+    CHECK(preferred == CU_FUNC_CACHE_PREFER_L1 && k->cache_config == CU_FUNC_CACHE_PREFER_L1);
+    function_attribute(handle(41), FUNCTION_SHARED_CONFIG, 2);
+    CHECK(preferred == 12 && k->shared_config == 2);
+    function_attribute(handle(41), CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
+    function_attribute(handle(41), CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 1);
+    CHECK(k->swap && !k->why);
+    function_attribute(handle(41), CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 2);
+    CHECK(!k->swap && strstr(k->why, "cluster") && atomic_load(&k->state) == KERNEL_UNFIT);
+    function_attribute(handle(41), CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 0);
+    CHECK(k->left_alone && strstr(k->why, "cluster")); /* for good */
+    module_of_function(handle(42), handle(41));
+    function_found(handle(42), "mirrored", handle(43));
+    CHECK(kernel_find(handle(43)) == k);
     module_dying(handle(40));
+    CHECK(!kernel_find(handle(43)));
 }
 
 /* Launching threads beside one that loads and unloads. */
@@ -235,6 +269,8 @@ int main(void)
     real.cuCtxGetCurrent = fake_current;
     real.cuCtxGetDevice = fake_device;
     real.cuFuncSetAttribute = fake_set_attribute;
+    real.cuFuncSetCacheConfig = fake_cache;
+    real.cuFuncSetSharedMemConfig = fake_banks;
     lookups();
     recycled();
     captured();
