@@ -189,6 +189,35 @@ CUresult cuCtxDetach(CUcontext ctx)
     return real.cuCtxDetach(ctx);
 }
 
+/* Which launches run in a green context, each is asked from now on. */
+CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev,
+                          unsigned int flags)
+{
+    NEED(cuGreenCtxCreate);
+    CUresult result = real.cuGreenCtxCreate(phCtx, desc, dev, flags);
+    if (result == CUDA_SUCCESS)
+        context_green();
+    return result;
+}
+
+static bool is_primary(CUcontext context)
+{
+    for (int i = 0; i < DEVICES; i++)
+        if (atomic_load(&primary[i].context) == context)
+            return true;
+    return false;
+}
+
+CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
+{
+    NEED(cuGreenCtxDestroy);
+    CUcontext context = NULL;
+    if (hCtx && watching() && real.cuCtxFromGreenCtx &&
+        real.cuCtxFromGreenCtx(&context, hCtx) == CUDA_SUCCESS && context && !is_primary(context))
+        dying(context);
+    return real.cuGreenCtxDestroy(hCtx);
+}
+
 /* A runtime may make its contexts past our hooks; here, or at a load, they are met at the latest.
  */
 static CUresult current(CUresult result)

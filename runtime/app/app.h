@@ -191,6 +191,9 @@ void function_prefer(CUfunction function, int preference, int value); /* one of 
 bool context_seen(CUcontext context);
 bool context_known(CUcontext context);  /* seen before, and alive as far as is known; cheap */
 void context_unseen(CUcontext context); /* it dies; NULL: all */
+/* The program made a green context: launches in such a one get the original, since variants were
+ * timed with all multiprocessors. */
+void context_green(void);
 /* Watcher, each tick, holds records_lock: calls variant_drop for variants whose launch failed. */
 void kernels_tick(void);
 /* In the child of a fork: no record is found any more, and the lock is free. */

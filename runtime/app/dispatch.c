@@ -8,7 +8,9 @@
 
 enum { CONTEXTS_KNOWN = 16 };
 
-static atomic_bool several_contexts; /* for good: a reader must not see it come and go */
+/* For good: a reader must not see it come and go. */
+enum { SEVERAL = 1, GREEN = 2 };
+static atomic_int wary;
 static _Atomic(CUcontext) contexts_seen[CONTEXTS_KNOWN];
 
 bool context_known(CUcontext context)
@@ -29,7 +31,7 @@ bool context_seen(CUcontext context)
             return true;
         if (there == context)
             return false;
-        atomic_store_explicit(&several_contexts, true, memory_order_relaxed);
+        atomic_fetch_or_explicit(&wary, SEVERAL, memory_order_relaxed);
     }
     return false; /* one of many; kgenrt does not tune such a process anyway */
 }
@@ -45,12 +47,25 @@ void context_unseen(CUcontext context)
     }
 }
 
-static bool context_fits(const struct kernel *kernel)
+void context_green(void)
 {
-    if (!atomic_load_explicit(&several_contexts, memory_order_relaxed))
-        return true;
+    atomic_fetch_or_explicit(&wary, GREEN, memory_order_relaxed);
+}
+
+/* REFUSAL_COUNT: the launch is in the kernel's own context, and that is the whole device's. */
+static __attribute__((noinline)) enum refusal context_refused(const struct kernel *kernel,
+                                                              const struct launch *launch, int why)
+{
     CUcontext now = NULL;
-    return real.cuCtxGetCurrent(&now) == CUDA_SUCCESS && now && now == kernel->context;
+    CUgreenCtx green = NULL;
+    if ((why & GREEN) &&
+        (!real.cuStreamGetGreenCtx ||
+         real.cuStreamGetGreenCtx(launch->explicit_stream, &green) != CUDA_SUCCESS || green))
+        return REFUSED_GREEN;
+    if ((why & SEVERAL) &&
+        (real.cuCtxGetCurrent(&now) != CUDA_SUCCESS || !now || now != kernel->context))
+        return REFUSED_CONTEXT;
+    return REFUSAL_COUNT;
 }
 
 static inline void count(atomic_uint_fast64_t *counter)
@@ -229,8 +244,8 @@ static inline const struct swap_entry *match(const struct swap *swap, const stru
     *why = REFUSED_ARGUMENTS;
     if (!arguments)
         return NULL;
-    *why = REFUSED_CONTEXT;
-    if (!context_fits(kernel))
+    int contexts = atomic_load_explicit(&wary, memory_order_relaxed);
+    if (contexts && (*why = context_refused(kernel, launch, contexts)) != REFUSAL_COUNT)
         return NULL;
     *why = REFUSED_SHAPE;
     for (uint32_t i = 0; i < swap->count; i++) {

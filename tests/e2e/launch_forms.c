@@ -234,6 +234,46 @@ static void functions(void)
     told("after");
 }
 
+/* ---- green contexts ----------------------------------------------------------------------------
+ */
+
+static void green(void)
+{
+    CUdevResource whole, part, rest;
+    CUdevResourceDesc description;
+    CUgreenCtx made;
+    CUcontext primary, context;
+    CUstream stream;
+    unsigned groups = 1;
+    begin();
+    WELL(real.cuCtxGetCurrent(&primary));
+    ran_as("before", plain_launch(work, NULL), 'v');
+    CUresult (*resource_of)(CUdevice, CUdevResource *, CUdevResourceType) =
+        (__typeof__(resource_of))entry("cuDeviceGetDevResource", 12040);
+    CUresult (*split)(CUdevResource *, unsigned *, const CUdevResource *, CUdevResource *, unsigned,
+                      unsigned) = (__typeof__(split))entry("cuDevSmResourceSplitByCount", 12040);
+    CUresult (*describe)(CUdevResourceDesc *, CUdevResource *, unsigned) =
+        (__typeof__(describe))entry("cuDevResourceGenerateDesc", 12040);
+    CUresult (*stream_create)(CUstream *, CUgreenCtx, unsigned, int) =
+        (__typeof__(stream_create))entry("cuGreenCtxStreamCreate", 12050);
+    WELL(resource_of(0, &whole, CU_DEV_RESOURCE_TYPE_SM));
+    WELL(split(&part, &groups, &whole, &rest, 0, 16));
+    WELL(describe(&description, &part, 1));
+    WELL(real.cuGreenCtxCreate(&made, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    WELL(stream_create(&stream, made, CU_STREAM_NON_BLOCKING, 0));
+    ran_as("its stream", plain_launch(work, stream), 'o');
+    ran_as("the whole device beside it", plain_launch(work, NULL), 'v');
+    ran_as("per thread", plain_launch(work, CU_STREAM_PER_THREAD), 'v');
+    WELL(real.cuCtxFromGreenCtx(&context, made));
+    WELL(real.cuCtxPushCurrent_v2(context));
+    ran_as("current", plain_launch(work, NULL), 'o');
+    WELL(real.cuCtxPopCurrent_v2(&context));
+    ran_as("popped", plain_launch(work, NULL), 'v');
+    WELL(real.cuStreamDestroy_v2(stream));
+    WELL(real.cuGreenCtxDestroy(made));
+    ran_as("after", plain_launch(work, NULL), 'v');
+}
+
 /* ---- all of them -------------------------------------------------------------------------------
  */
 
@@ -253,6 +293,7 @@ static const struct form {
     {"modules", modules, {{NULL, 0}}},
     {"libraries", libraries, {{NULL, 0}}},
     {"functions", functions, {{NULL, 0}}},
+    {"green", green, {{"green", 2}}},
 };
 
 /* Of all kernels of the only process that the recorder has. */

@@ -106,9 +106,12 @@ static CUresult revive(struct context *context, unsigned flags)
     return result;
 }
 
-/* Ends the context with all that it owns. */
+/* Ends the context with all that it owns, its parts too. */
 static void end(struct context *context)
 {
+    for (struct context *part = contexts_first(); part; part = part->next)
+        if (part->whole == context && part->alive)
+            end(part);
     (void)context_drain(context); /* a fault ends with it */
     soft_lock();
     handle_remove(context);
@@ -127,6 +130,30 @@ static void end(struct context *context)
         module_destroy(module);
     }
     memory_give_all(context);
+}
+
+CUresult context_part(struct context *primary, struct green *green, struct context **out)
+{
+    struct context *part = calloc(1, sizeof *part);
+    if (!part)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    part->device = primary->device;
+    part->whole = primary;
+    part->green = green;
+    soft_lock();
+    CUresult result = revive(part, primary->flags);
+    soft_unlock();
+    if (result == CUDA_SUCCESS)
+        *out = part;
+    else
+        free(part);
+    return result;
+}
+
+void context_part_end(struct context *part)
+{
+    if (part->alive)
+        end(part);
 }
 
 /* The primary context of a device, alive or not. */
@@ -410,6 +437,9 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
         result = capture_forbids_context(context);
     if (result == CUDA_SUCCESS)
         result = context_drain(context);
+    for (struct context *part = contexts_first(); result == CUDA_SUCCESS && part; part = part->next)
+        if (part->alive && part->whole == context)
+            result = context_drain(part);
     if (result == CUDA_SUCCESS)
         pools_settle(context->device->ordinal);
     return result;

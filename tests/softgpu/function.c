@@ -6,6 +6,7 @@
 /* The kernel's function in this context; the kernel remembers the last one. */
 static CUresult bind(struct kernel *kernel, struct context *context, struct function **out)
 {
+    context = context_whole(context);
     soft_lock();
     struct function *last = kernel->function;
     bool fits = last && last->module->context == context;
@@ -36,7 +37,8 @@ CUresult function_of(const void *handle, struct context *context, struct functio
     switch (handle_kind_of(handle)) {
     case HANDLE_FUNCTION:
         *out = (struct function *)handle;
-        return (*out)->module->context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+        return (*out)->module->context == context_whole(context) ? CUDA_SUCCESS
+                                                                 : CUDA_ERROR_INVALID_HANDLE;
     case HANDLE_KERNEL:
         return bind((struct kernel *)handle, context, out);
     default:

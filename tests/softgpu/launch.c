@@ -231,7 +231,7 @@ static CUresult launch(const struct request *request)
     CUresult result = context_enter(&context);
     if (result == CUDA_SUCCESS)
         result = stream_of(context, request->stream, request->per_thread, &stream);
-    if (result == CUDA_SUCCESS && stream->context != context)
+    if (result == CUDA_SUCCESS && context_whole(stream->context) != context_whole(context))
         result = CUDA_ERROR_INVALID_HANDLE; /* unlike a copy, which may go into any stream */
     if (result == CUDA_SUCCESS)
         result = function_of(request->handle, stream->context, &function);

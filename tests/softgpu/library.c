@@ -36,7 +36,7 @@ CUresult library_module(struct library *library, struct context *context, struct
 {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&mutex);
-    CUresult result = find_or_create(library, context, out);
+    CUresult result = find_or_create(library, context_whole(context), out);
     pthread_mutex_unlock(&mutex);
     return result;
 }

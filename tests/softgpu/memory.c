@@ -199,6 +199,8 @@ CUresult memory_take(struct context *context, uint64_t size, uint64_t align, enu
 {
     if (!size)
         return CUDA_ERROR_INVALID_VALUE;
+    if (context)
+        context = context_whole(context);
     struct memory_block block = {.size = size,
                                  .kind = kind,
                                  .writable = true,

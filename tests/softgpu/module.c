@@ -220,7 +220,7 @@ CUresult module_function(struct module *module, const char *name, struct functio
 static CUresult load(CUmodule *out, struct context *context, struct code *code)
 {
     struct module *module;
-    CUresult result = module_create(context, code, NULL, &module);
+    CUresult result = module_create(context_whole(context), code, NULL, &module);
     if (result == CUDA_SUCCESS)
         *out = (CUmodule)module;
     else

@@ -100,6 +100,8 @@ enum handle_kind {
     HANDLE_NODE,
     HANDLE_EXEC,
     HANDLE_USER_OBJECT,
+    HANDLE_GREEN,
+    HANDLE_RESOURCES,
 };
 /* False when memory is out. */
 bool handle_add(const void *handle, enum handle_kind kind);
@@ -125,8 +127,19 @@ struct context {
     struct stream *streams; /* all of the context's, the default one among them */
     struct event *events;
     struct module *modules;
+    struct context *whole; /* of a green context: the primary one; NULL: this is no part */
+    struct green *green;
     struct context *next;
 };
+
+/* A part of the primary context, with streams of its own, and its end: green.c. */
+CUresult context_part(struct context *primary, struct green *green, struct context **out);
+void context_part_end(struct context *part);
+/* That modules, functions and memory belong to. */
+static inline struct context *context_whole(struct context *context)
+{
+    return context->whole ? context->whole : context;
+}
 
 /* The current context, alive and without a fault, or why not. */
 CUresult context_enter(struct context **out);

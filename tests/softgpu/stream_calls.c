@@ -152,9 +152,11 @@ static CUresult get_context(CUstream handle, CUcontext *context, bool per_thread
 
 static CUresult get_green(CUstream handle, CUcontext *context, CUgreenCtx *green, bool per_thread)
 {
-    if (green)
-        *green = NULL;
-    return get_context(handle, context, per_thread);
+    struct stream *stream;
+    CUresult result = enter(handle, per_thread, &stream);
+    if (result == CUDA_SUCCESS && green)
+        *green = (CUgreenCtx)stream->context->green;
+    return result == CUDA_SUCCESS && context ? get_context(handle, context, per_thread) : result;
 }
 
 static CUresult get_flags(CUstream handle, unsigned *flags, bool per_thread)

@@ -44,6 +44,13 @@ static CUresult fake_current(CUcontext *out)
     return CUDA_SUCCESS;
 }
 
+static CUgreenCtx green;
+static CUresult fake_green(CUstream stream, CUgreenCtx *out)
+{
+    *out = green;
+    return CUDA_SUCCESS;
+}
+
 static CUresult original(const struct launch *launch)
 {
     seen.originals++;
@@ -376,6 +383,15 @@ static void contexts(void)
     CHECK(reason() == -1);
     kernel.context = current = NULL;
     CHECK(reason() == REFUSED_CONTEXT);
+    kernel.context = current = (CUcontext)0x1;
+    green = (CUgreenCtx)0x3;
+    CHECK(reason() == -1); /* nobody asks before the first one was made */
+    context_green();
+    CHECK(reason() == REFUSED_GREEN);
+    real.cuStreamGetGreenCtx = fake_green;
+    CHECK(reason() == REFUSED_GREEN);
+    green = NULL;
+    CHECK(reason() == -1);
 }
 
 int main(void)
