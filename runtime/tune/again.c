@@ -179,7 +179,9 @@ static void compare(struct again_result *out)
     const json_t *then = out->stored, *now = out->evidence;
     char gains[200];
     bool exact = !strcmp(text_of(then, "comparison"), "bitwise");
-    if (strcmp(text_of(then, "inputs"), text_of(now, "inputs")))
+    if (!json_equal(json_object_get(then, "form"), json_object_get(now, "form")))
+        outcome(out, AGAIN_NOT_REPRODUCED, "this version's evidence has another form");
+    else if (strcmp(text_of(then, "inputs"), text_of(now, "inputs")))
         outcome(out, AGAIN_NOT_REPRODUCED, "the inputs' digest is another one than then");
     else if (exact && strcmp(text_of(then, "result"), text_of(now, "result")))
         outcome(out, AGAIN_NOT_REPRODUCED, "the result's digest is another one than then");

@@ -7,11 +7,12 @@
 #include <stdatomic.h>
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 4096 };
+enum { CHUNK = 256, STRIDE = 4096 }; /* bytes */
 
 struct difference {
     const unsigned char *a, *b, *mask;
@@ -19,24 +20,34 @@ struct difference {
     _Atomic size_t at; /* the first one found so far */
 };
 
+/* The first one in [from, to); `to`: none. */
+static size_t next_difference(const unsigned char *a, const unsigned char *b,
+                              const unsigned char *mask, size_t from, size_t to)
+{
+    for (size_t at = from; at < to;) {
+        size_t size = to - at < CHUNK ? to - at : CHUNK, end = at + size;
+        if (!memcmp(a + at, b + at, size)) {
+            at = end;
+            continue;
+        }
+        for (; at < end; at++)
+            if (a[at] != b[at] && (!mask || mask[at]))
+                return at;
+    }
+    return to;
+}
+
 static void difference_part(void *self, size_t from, size_t to)
 {
     struct difference *d = self;
     for (size_t at = d->base + from, stop = d->base + to; at < stop;) {
-        size_t size = stop - at < CHUNK ? stop - at : CHUNK, first = atomic_load(&d->at);
+        size_t end = stop - at < STRIDE ? stop : at + STRIDE, first = atomic_load(&d->at);
         if (at >= first)
             return; /* one before this is known */
-        if (!memcmp(d->a + at, d->b + at, size)) {
-            at += size;
-            continue;
-        }
-        for (size_t end = at + size; at < end; at++) {
-            if (d->a[at] == d->b[at] || (d->mask && !d->mask[at]))
-                continue;
-            while (at < first && !atomic_compare_exchange_weak(&d->at, &first, at))
-                ;
-            return;
-        }
+        size_t found = next_difference(d->a, d->b, d->mask, at, end);
+        while (found < end && found < first && !atomic_compare_exchange_weak(&d->at, &first, found))
+            ;
+        at = found < end ? stop : end;
     }
 }
 
@@ -45,7 +56,7 @@ size_t first_difference(const unsigned char *a, const unsigned char *b, const un
 {
     struct difference difference = {a, b, mask, from, total};
     if (from < total)
-        parallel(total - from, CHUNK, difference_part, &difference);
+        parallel(total - from, STRIDE, difference_part, &difference);
     return difference.at;
 }
 
@@ -169,49 +180,92 @@ static double allowed(const struct replay_memory *memory, const struct replay_da
     }
 }
 
+/* Also the better of two records; of equal ones the first. */
+static void inexact_add(struct inexact *all, const struct inexact *one)
+{
+    bool worse =
+        !all->elements || one->ulps > all->ulps || (!(one->ulps < all->ulps) && one->at < all->at);
+    uint64_t elements = all->elements + one->elements;
+    if (one->elements && worse)
+        *all = *one;
+    all->elements = elements;
+}
+
+struct judging {
+    const struct replay_memory *memory;
+    const unsigned char *got, *expected;
+    const struct accuracy *accuracy;
+    _Atomic size_t at; /* the first offence found so far */
+    pthread_mutex_t lock;
+    struct inexact inexact;
+};
+
 /* One element that differs by bits. */
-static bool near(const struct replay_memory *memory, const unsigned char *got,
-                 const unsigned char *expected, size_t at, const struct replay_datum *datum,
-                 const struct accuracy *accuracy)
+static bool near(const struct judging *j, size_t at, const struct replay_datum *datum,
+                 struct inexact *seen)
 {
     uint8_t element = datum->stores;
-    double is = element_get(got, at, element), was = element_get(expected, at, element);
-    if (accuracy->ends_alike && !isfinite(is) && !isfinite(was))
+    double is = element_get(j->got, at, element), was = element_get(j->expected, at, element);
+    if (j->accuracy->ends_alike && !isfinite(is) && !isfinite(was))
         return true;
     if (isnan(is) || isnan(was))
         return isnan(is) && isnan(was);
     if (isinf(is) || isinf(was))
         return is == was; /* NOLINT: the same infinity */
-    double off = fabs(is - was), most = allowed(memory, datum, at, was, accuracy);
-    struct inexact *seen = memory->inexact;
-    double ulps = off / element_ulp(was, element);
-    if (seen && off <= most && (!seen->elements++ || ulps > seen->ulps)) {
-        seen->ulps = ulps;
-        seen->of_bound = most > 0 ? off / most : 0;
-        seen->at = at;
-    }
+    double off = fabs(is - was), most = allowed(j->memory, datum, at, was, j->accuracy);
+    const struct inexact one = {1, off / element_ulp(was, element), most > 0 ? off / most : 0, at};
+    if (off <= most)
+        inexact_add(seen, &one);
     return off <= most;
+}
+
+/* In [from, to), which begins and ends between elements. */
+static size_t judge_part(const struct judging *j, size_t from, size_t to, struct inexact *seen)
+{
+    const struct replay_datum *datum = NULL;
+    for (size_t at = from;;) {
+        at = next_difference(j->got, j->expected, j->memory->written, at, to);
+        if (at >= to)
+            return SIZE_MAX;
+        if (!datum || at < datum->from || at >= datum->to)
+            datum = memory_datum(j->memory, at);
+        if (j->accuracy->mode == ACCURACY_BITWISE || !datum || !floating(datum->stores))
+            return at;
+        size_t width = forms[datum->stores].bytes, element = at / width * width;
+        if (element < datum->from || element + width > datum->to || !near(j, element, datum, seen))
+            return at;
+        at = element + width;
+    }
+}
+
+static void judge(void *self, size_t from, size_t to)
+{
+    struct judging *j = self;
+    struct inexact seen = {0};
+    for (size_t at = from; at < to && at < atomic_load(&j->at);) {
+        size_t end = to - at < STRIDE ? to : at + STRIDE;
+        size_t found = judge_part(j, at, end, &seen), first = atomic_load(&j->at);
+        while (found < first && !atomic_compare_exchange_weak(&j->at, &first, found))
+            ;
+        at = found < end ? to : end;
+    }
+    pthread_mutex_lock(&j->lock);
+    inexact_add(&j->inexact, &seen);
+    pthread_mutex_unlock(&j->lock);
 }
 
 bool results_equal(const struct replay_memory *memory, const unsigned char *got,
                    const unsigned char *expected, const struct accuracy *accuracy, size_t *at)
 {
-    const struct replay_datum *datum = NULL;
-    *at = 0;
-    for (;;) {
-        *at = first_difference(got, expected, memory->written, *at, memory->total);
-        if (*at >= memory->total)
-            return true;
-        if (!datum || *at < datum->from || *at >= datum->to)
-            datum = memory_datum(memory, *at);
-        if (accuracy->mode == ACCURACY_BITWISE || !datum || !floating(datum->stores))
-            return false;
-        size_t width = forms[datum->stores].bytes, element = *at / width * width;
-        if (element < datum->from || element + width > datum->to ||
-            !near(memory, got, expected, element, datum, accuracy))
-            return false;
-        *at = element + width;
-    }
+    struct judging j = {memory, got, expected, accuracy, memory->total, PTHREAD_MUTEX_INITIALIZER,
+                        {0}};
+    parallel(memory->total, STRIDE, judge, &j);
+    *at = j.at;
+    if (*at < memory->total)
+        return false;
+    if (memory->inexact)
+        inexact_add(memory->inexact, &j.inexact);
+    return true;
 }
 
 bool has_floats(const struct replay_memory *memory)

@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put_digest(json_t *evidence, const char *name, const void *data, size_t size)
+static void put_digest(const struct trial *trial, const char *name, const unsigned char *image)
 {
     struct kg_id id;
     char text[KG_ID_TEXT];
-    hash_data(data, size, &id);
-    json_object_set_new(evidence, name, json_string(id_text(&id, text)));
+    memory_digest(trial->memory, image, &id);
+    json_object_set_new(trial->evidence, name, json_string(id_text(&id, text)));
 }
 
 /* What is known before the first gate goes to the parent at once: a variant that kills this process
@@ -38,7 +38,7 @@ void evidence_begin(struct trial *trial)
         json_array_append_new(seeds, json_string(text));
     }
     json_object_set_new(trial->evidence, "seeds", seeds);
-    put_digest(trial->evidence, "inputs", memory->pristine, memory->total);
+    put_digest(trial, "inputs", memory->pristine);
     json_object_set_new(trial->evidence, "memory_bytes", json_integer((json_int_t)memory->total));
     json_object_set_new(trial->evidence, "gates", json_array());
     tell(trial);
@@ -85,7 +85,7 @@ void evidence_end(struct trial *trial, kg_status status, const char *gate)
     json_t *evidence = trial->evidence;
     json_object_set_new(evidence, "gate", json_string(gate ? gate : ""));
     json_object_set_new(evidence, "reason", json_string(status == KG_OK ? "" : trial->reason));
-    put_digest(evidence, "result", memory->result, memory->total);
+    put_digest(trial, "result", memory->result);
     if (!trial->only_original) {
         json_object_set_new(evidence, "written_bytes",
                             json_integer((json_int_t)trial->written_bytes));

@@ -11,6 +11,7 @@
 
 #include "code/roles.h"
 #include "tune/tune.h"
+#include "tune/walk.h"
 
 /* ---- the device --------------------------------------------------------------------------------
  */
@@ -63,6 +64,9 @@ struct replay_device {
     /* Chooses one of REPLAY_SETS contents of memory: from now on keep and restore mean that one.
      * Set 0 is chosen from the start. NULL: there is but one. */
     kg_status (*set_select)(struct replay_device *device, unsigned index);
+    /* A walk over images of memory (walk.h), which must have been pinned. Any refusal: the caller
+     * walks them itself. NULL: not to be had. */
+    kg_status (*walk)(struct replay_device *device, const struct walk *w, struct walked *seen);
     unsigned char *args; /* packed parameters that both sides are launched with: a gate may change
                             free scalars in them, and puts them back. NULL: not to be had */
     size_t args_size;
@@ -112,9 +116,10 @@ struct replay_memory {
     unsigned char *work, *other, *first; /* scratch; first: result of the variant's first run */
     const struct kg_capture **others;    /* of the same signature, at other times */
     unsigned other_count;
-    uint32_t datum_count;      /* 0: nothing is known; all is compared by bits */
-    struct replay_datum *data; /* in order, without gaps but for padding */
-    struct inexact *inexact;   /* gets what passed without being equal; NULL: not wanted */
+    uint32_t datum_count;         /* 0: nothing is known; all is compared by bits */
+    struct replay_datum *data;    /* in order, without gaps but for padding */
+    struct inexact *inexact;      /* gets what passed without being equal; NULL: not wanted */
+    struct replay_device *device; /* that may walk the images in place of the host; NULL: none */
     double *bound; /* in `auto`: largest difference of each element of floating point that may be
                      written, for the launch that was measured last; NULL: not measured */
 };
@@ -148,7 +153,30 @@ void memory_state(const struct replay_memory *memory, uint64_t seed, bool invert
 void memory_expected(const struct replay_memory *memory, uint64_t seed, unsigned char *out);
 /* Words for people: "parameter 2 + 0x40", "12 bytes past the end of parameter 0". */
 const char *memory_place(const struct replay_memory *memory, size_t at, char *text, size_t size);
-uint64_t random_word(uint64_t seed, uint64_t index);
+
+/* ---- walks over images (walk.h) ----------------------------------------------------------------
+ */
+
+/* On the device if it takes it, else here: the outcome is the same. w->to 0: to the end. */
+void memory_walk(const struct replay_memory *memory, struct walk w, struct walked *seen);
+/* A mask and whether it counts where it is not set; NULL: everywhere. */
+struct where {
+    const unsigned char *mask;
+    bool inverted;
+};
+/* out = y (NULL: zeros) where both say so, else x. */
+void images_mix(const struct replay_memory *memory, const unsigned char *x, const unsigned char *y,
+                struct where a, struct where b, unsigned char *out);
+/* Bytes that differ between x and y (NULL: zeros) where both say so, and where the first one
+ * stands; memory->total: nowhere. */
+size_t images_differ(const struct replay_memory *memory, const unsigned char *x,
+                     const unsigned char *y, struct where a, struct where b, size_t *first);
+#define EVERYWHERE ((struct where){NULL, false})
+#define INSIDE(mask) ((struct where){mask, false})
+#define OUTSIDE(mask) ((struct where){mask, true})
+/* Digest of an image: of the digests of its pieces of 1 MiB, in order. */
+void memory_digest(const struct replay_memory *memory, const unsigned char *image,
+                   struct kg_id *out);
 
 /* ---- comparing ---------------------------------------------------------------------------------
  */
@@ -279,10 +307,9 @@ kg_status bound_measure(struct trial *trial, const unsigned char *state,
 bool bound_tells(const struct trial *trial, const unsigned char *reference);
 /* Which bytes may be poisoned: memory's `read` and `written` are known. */
 kg_status written_find(struct trial *trial);
-/* Captured memory with a small change that the original survives: number `index` of them, or *end.
- */
-kg_status written_change(const struct trial *trial, unsigned index, unsigned char *image,
-                         bool *end);
+/* Changes the lowest bit of, by chance, every other word that the original reads and that is not
+ * poisoned, pointers left alone: such small changes it survives. */
+kg_status written_change(const struct trial *trial, uint64_t seed, unsigned char *image);
 /* Times both sides, cold and warm, and checks results of timed launches. */
 kg_status timing_run(struct trial *trial);
 /* The verdict over both timings. */

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 enum { MOST_REQUEST = 1 << 20, MOST_CODE = 64 << 20, MOST_SELF = 256 << 20, LAYOUT_TRIES = 8 };
-enum { EVIDENCE_FORM = 1 }; /* EVIDENCE.md */
+enum { EVIDENCE_FORM = 2 }; /* EVIDENCE.md */
 
 /* ---- the request -------------------------------------------------------------------------------
  */
@@ -412,6 +412,7 @@ static int run(struct child *child, const char *request)
     memcpy(trial->seeds, child->request.seeds, sizeof trial->seeds);
     trial->evidence = evidence_of(child);
     share_limit(trial, child->request.share);
+    child->memory.device = trial->device;
     return trial_run(trial) == KG_IO;
 }
 

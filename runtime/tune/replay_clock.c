@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIN_FROM = 4 << 20, PIN_MOST = 512 << 20 }; /* bytes of an image */
-
 /* Room for the chosen set's copy: on the device, else here. */
 static kg_status room(struct cuda *cuda)
 {
@@ -95,39 +93,6 @@ kg_status cuda_sample(struct replay_device *device, enum side side, bool cold, u
     return KG_OK;
 }
 
-static unsigned images_of(const struct replay_memory *memory, unsigned char *out[static 5])
-{
-    unsigned char *const all[] = {memory->pristine, memory->result, memory->work, memory->other,
-                                  memory->first};
-    memcpy(out, all, sizeof all);
-    return sizeof all / sizeof *all;
-}
-
-/* Copies of large images are several times as fast. A driver that refuses costs only time. */
-void cuda_pin(struct replay_device *device)
-{
-    struct cuda *cuda = (struct cuda *)device;
-    unsigned char *images[5];
-    unsigned count = images_of(cuda->memory, images);
-    bool large = cuda->memory->total >= PIN_FROM && cuda->memory->total <= PIN_MOST;
-    if (device->exact_clock || !large || !real.cuMemHostRegister_v2 || !real.cuMemHostUnregister)
-        return;
-    while (cuda->pinned < count &&
-           real.cuMemHostRegister_v2(images[cuda->pinned], cuda->memory->total, 0) == CUDA_SUCCESS)
-        cuda->pinned++;
-    if (cuda->pinned < count)
-        log_line(KG_DEBUG, "replay: images of memory are not pinned");
-}
-
-static void unpin(struct cuda *cuda)
-{
-    unsigned char *images[5];
-    (void)images_of(cuda->memory, images);
-    while (cuda->pinned)
-        if (real.cuMemHostUnregister(images[--cuda->pinned]) != CUDA_SUCCESS)
-            log_line(KG_DEBUG, "replay: an image of memory stays pinned");
-}
-
 kg_status clock_open(struct cuda *cuda)
 {
     TRY("stream", real.cuStreamCreate(&cuda->stream, CU_STREAM_NON_BLOCKING));
@@ -146,7 +111,6 @@ kg_status clock_open(struct cuda *cuda)
 
 void clock_close(struct cuda *cuda)
 {
-    unpin(cuda);
     for (unsigned i = 0; i < REPLAY_SETS; i++)
         free(cuda->kept_host[i]);
 }

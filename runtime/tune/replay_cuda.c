@@ -341,6 +341,7 @@ kg_status cuda_open(const struct kg_capture *capture, const struct replay_reques
                                           .sample = cuda_sample,
                                           .set_select = cuda_set_select,
                                           .observe = cuda_observe,
+                                          .walk = cuda_walk,
                                           .relocate = cuda_relocate};
     cuda->capture = capture;
     cuda->request = request;
@@ -375,6 +376,7 @@ void cuda_close(struct replay_device *device)
     struct cuda *cuda = (struct cuda *)device;
     if (!cuda)
         return;
+    cuda_unpin(cuda);
     observers_free(cuda);
     free(cuda->moved);
     clock_close(cuda);

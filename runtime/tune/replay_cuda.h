@@ -1,7 +1,7 @@
 /* The replay's device by the real driver, private to replay_cuda.c (operations, loading),
  * replay_place.c (where memory stands), replay_layout.c (where else it may stand), replay_clock.c
- * (what memory holds, and the clock) and replay_observe.c (instrumented launches). Runs only in the
- * replay child: it may die at any call. */
+ * (what memory holds, and the clock), replay_walk.c (walks over images) and replay_observe.c
+ * (instrumented launches). Runs only in the replay child: it may die at any call. */
 #ifndef KG_REPLAY_CUDA_H
 #define KG_REPLAY_CUDA_H
 
@@ -55,8 +55,11 @@ struct cuda {
     CUdeviceptr kept[REPLAY_SETS];         /* device copies of all extents, 0: none */
     unsigned char *kept_host[REPLAY_SETS]; /* where the device has no room for them */
     unsigned pinned;                       /* images of memory, in images_of's order */
-    unsigned set;                          /* of these, the one in use */
-    CUdeviceptr flush;                     /* written before a cold sample */
+    bool walks;                            /* the GPU can walk them */
+    CUfunction walk;
+    CUdeviceptr walked; /* struct walked; 0: walks are not loaded yet */
+    unsigned set;       /* of these, the one in use */
+    CUdeviceptr flush;  /* written before a cold sample */
     size_t flush_bytes;
     unsigned char flush_value;
     CUfunction dirty; /* fills shared memory; NULL: not to be had */
@@ -111,6 +114,15 @@ kg_status cuda_restore(struct replay_device *device);
 kg_status cuda_set_select(struct replay_device *device, unsigned index);
 kg_status cuda_sample(struct replay_device *device, enum side side, bool cold, unsigned batch,
                       double *ns);
+
+/* ---- replay_walk.c -----------------------------------------------------------------------------
+ */
+
+enum { CUDA_IMAGES = 9 };
+kg_status cuda_walk(struct replay_device *device, const struct walk *w, struct walked *seen);
+/* Of any memory that the GPU reaches. */
+kg_status cuda_walk_run(struct cuda *cuda, const struct walk *w, struct walked *seen);
+void cuda_unpin(struct cuda *cuda);
 
 /* ---- replay_observe.c --------------------------------------------------------------------------
  */

@@ -90,15 +90,19 @@ kg_status layout_read(struct cuda *cuda, uint64_t address, unsigned char *out, s
 kg_status layout_write(struct cuda *cuda, uint64_t address, const unsigned char *data, size_t size)
 {
     uint64_t end = address + size, at;
-    unsigned char *copy = malloc(size + 1);
-    if (!copy)
-        return KG_NO_MEMORY;
-    memcpy(copy, data, size);
-    move_pointers(cuda, address, copy, size, false);
+    const unsigned char *from_host = data;
+    unsigned char *copy = NULL;
+    if (cuda->capture->place_count) { /* pointers stand there */
+        if (!(copy = malloc(size + 1)))
+            return KG_NO_MEMORY;
+        memcpy(copy, data, size);
+        move_pointers(cuda, address, copy, size, false);
+        from_host = copy;
+    }
     CUresult result = CUDA_SUCCESS;
     for (uint64_t from = address, step; from < end && result == CUDA_SUCCESS; from += step) {
         step = stretch(cuda, from, end, &at);
-        result = real.cuMemcpyHtoD_v2(at, copy + (from - address), step);
+        result = real.cuMemcpyHtoD_v2(at, from_host + (from - address), step);
     }
     free(copy);
     TRY("copy to the device", result);

@@ -3,6 +3,7 @@
  * reported and not performed, and a thread ends when its budget is spent. The text is made from the
  * side's PTX (of an original: the entry that the driver would select), and compiled by the driver.
  */
+#include "tune/parallel.h"
 #include "tune/replay_cuda.h"
 
 #include <stdio.h>
@@ -227,22 +228,41 @@ static kg_status move_variables(struct cuda *cuda, enum side side, const struct 
     return KG_OK;
 }
 
+struct spreading {
+    const struct observe_range *range;
+    const uint8_t *bits;
+    unsigned char *mask;
+};
+
 /* Bits to bytes of 0xff: eight at a time where they stand so. */
-static void spread(const struct observe_range *range, const uint8_t *bits, unsigned char *mask)
+static void spread_part(void *self, size_t from, size_t to)
 {
-    uint64_t skew = range->address & 31;
-    for (uint64_t at = 0; at < range->size;) {
-        uint64_t bit = at + skew;
-        uint8_t eight = bits[bit / 8];
-        if (bit % 8 || range->size - at < 8) {
-            mask[at] |= eight >> bit % 8 & 1 ? 0xff : 0;
+    const struct spreading *s = self;
+    const uint64_t skew = s->range->address & 31;
+    for (uint64_t at = from; at < to;) {
+        uint64_t bit = at + skew, word;
+        uint8_t eight = s->bits[bit / 8];
+        if (bit % 8 || to - at < 8) {
+            s->mask[at] |= eight >> bit % 8 & 1 ? 0xff : 0;
             at++;
             continue;
         }
-        for (unsigned i = 0; eight && i < 8; i++)
-            mask[at + i] |= eight >> i & 1 ? 0xff : 0;
+        if (eight) {
+            /* bit i to the lowest bit of byte i */
+            uint64_t each = eight * UINT64_C(0x0101010101010101) & UINT64_C(0x8040201008040201);
+            each = (each + UINT64_C(0x7f7f7f7f7f7f7f7f)) >> 7 & UINT64_C(0x0101010101010101);
+            memcpy(&word, s->mask + at, 8);
+            word |= each * 255;
+            memcpy(s->mask + at, &word, 8);
+        }
         at += 8;
     }
+}
+
+static void spread(const struct observe_range *range, const uint8_t *bits, unsigned char *mask)
+{
+    struct spreading spreading = {range, bits, mask};
+    parallel((size_t)range->size, 4096, spread_part, &spreading);
 }
 
 static void spread_all(const struct cuda *cuda, enum side side, const struct observe *observe,

@@ -67,6 +67,8 @@ static kg_status shared_observe(struct replay_device *device, enum side side, un
     return status;
 }
 
+SHARED(walk, rest, (struct replay_device * device, const struct walk *w, struct walked *seen),
+       (device, w, seen))
 SHARED(relocate, rest, (struct replay_device * device, enum layout layout), (device, layout))
 SHARED(set_select, rest, (struct replay_device * device, unsigned index), (device, index))
 
@@ -88,6 +90,7 @@ void share_limit(struct trial *trial, unsigned percent)
     WRAP(restore);
     WRAP(sample);
     WRAP(observe);
+    WRAP(walk);
     WRAP(relocate);
     WRAP(set_select);
 #undef WRAP

@@ -7,16 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
+enum { OWN_PAGES_FROM = 4 << 20 };
 static const uint64_t most_bytes = UINT64_C(1) << 30; /* of all images' extents together */
-
-uint64_t random_word(uint64_t seed, uint64_t index)
-{
-    uint64_t z = seed + (index + 1) * UINT64_C(0x9e3779b97f4a7c15); /* splitmix64 */
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
 
 static int by_address(const void *a, const void *b)
 {
@@ -154,13 +148,33 @@ static void fill(struct replay_memory *memory)
     }
 }
 
+/* A large image has pages of its own, which can be pinned, and large ones, if it may be. */
+static unsigned char *image_new(size_t total)
+{
+    if (total < OWN_PAGES_FROM)
+        return calloc(1, total + 8);
+    void *image = mmap(NULL, total + 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (image == MAP_FAILED)
+        return NULL;
+    (void)madvise(image, total + 8, MADV_HUGEPAGE);
+    return image;
+}
+
+static void image_free(unsigned char *image, size_t total)
+{
+    if (total < OWN_PAGES_FROM)
+        free(image);
+    else if (image && munmap(image, total + 8))
+        log_line(KG_DEBUG, "replay: an image of memory stays mapped");
+}
+
 kg_status memory_create(struct replay_memory *memory)
 {
     unsigned char **const images[] = {&memory->pristine, &memory->slack,    &memory->written,
                                       &memory->read,     &memory->poisoned, &memory->result,
                                       &memory->work,     &memory->other,    &memory->first};
     for (size_t i = 0; i < sizeof images / sizeof *images; i++) {
-        *images[i] = calloc(1, memory->total + 8);
+        *images[i] = image_new(memory->total);
         if (!*images[i])
             return KG_NO_MEMORY;
     }
@@ -172,71 +186,111 @@ kg_status memory_create(struct replay_memory *memory)
 void memory_free(struct replay_memory *memory)
 {
     free(memory->extents);
-    free(memory->pristine);
-    free(memory->slack);
-    free(memory->written);
-    free(memory->read);
-    free(memory->poisoned);
-    free(memory->result);
-    free(memory->work);
-    free(memory->other);
-    free(memory->first);
+    image_free(memory->pristine, memory->total);
+    image_free(memory->slack, memory->total);
+    image_free(memory->written, memory->total);
+    image_free(memory->read, memory->total);
+    image_free(memory->poisoned, memory->total);
+    image_free(memory->result, memory->total);
+    image_free(memory->work, memory->total);
+    image_free(memory->other, memory->total);
+    image_free(memory->first, memory->total);
     free(memory->data);
     free(memory->bound);
     free(memory->others);
     *memory = (struct replay_memory){0};
 }
 
-/* Any bits, or, of an odd seed, floats from 32 to 128: among random floats most sums are just the
- * larger one, and an addition where nothing should be added would not show. */
-static uint64_t poison(uint64_t seed, uint64_t index)
+/* ---- walks -------------------------------------------------------------------------------------
+ */
+
+void memory_walk(const struct replay_memory *memory, struct walk w, struct walked *seen)
 {
-    uint64_t word = random_word(seed, index);
-    return seed & 1 ? (word & UINT64_C(0x00ffffff00ffffff)) | UINT64_C(0x4200000042000000) : word;
+    struct replay_device *device = memory->device;
+    struct walked none;
+    if (!w.to)
+        w.to = memory->total;
+    if (!seen)
+        seen = &none;
+    if (!device || !device->walk || device->walk(device, &w, seen) != KG_OK)
+        walk_here(&w, seen);
 }
 
-struct state {
-    const struct replay_memory *memory;
-    uint64_t seed, flip;
-    unsigned char *out;
-    bool expected; /* with results where the original writes */
-};
-
-static void state_part(void *self, size_t from, size_t to)
+static struct walk over(enum walk_kind kind, const unsigned char *x, const unsigned char *y,
+                        struct where a, struct where b)
 {
-    const struct state *state = self;
-    const struct replay_memory *memory = state->memory;
-    memcpy(state->out + from, memory->pristine + from, to - from);
-    for (size_t at = from; at < to; at += 8) {
-        uint64_t poisoned, written = 0, word;
-        memcpy(&poisoned, memory->poisoned + at, 8);
-        if (state->expected)
-            memcpy(&written, memory->written + at, 8);
-        if (!(poisoned | written))
-            continue;
-        memcpy(&word, memory->pristine + at, 8);
-        if (poisoned)
-            word = (word & ~poisoned) | ((poison(state->seed, at) ^ state->flip) & poisoned);
-        if (written) {
-            uint64_t result;
-            memcpy(&result, memory->result + at, 8);
-            word = (word & ~written) | (result & written);
-        }
-        memcpy(state->out + at, &word, 8); /* images have room for a whole last word */
-    }
+    return (struct walk){.kind = kind,
+                         .source = y ? WALK_IMAGE : WALK_ZEROS,
+                         .x = x,
+                         .y = y,
+                         .masks = {a.mask, b.mask},
+                         .invert = (uint32_t)a.inverted | (uint32_t)b.inverted << 1};
+}
+
+void images_mix(const struct replay_memory *memory, const unsigned char *x, const unsigned char *y,
+                struct where a, struct where b, unsigned char *out)
+{
+    struct walk w = over(WALK_MIX, x, y, a, b);
+    w.out = out;
+    memory_walk(memory, w, NULL);
+}
+
+size_t images_differ(const struct replay_memory *memory, const unsigned char *x,
+                     const unsigned char *y, struct where a, struct where b, size_t *first)
+{
+    struct walked seen;
+    memory_walk(memory, over(WALK_DIFFER, x, y, a, b), &seen);
+    *first = seen.count ? (size_t)seen.first : memory->total;
+    return (size_t)seen.count;
 }
 
 void memory_state(const struct replay_memory *memory, uint64_t seed, bool inverted,
                   unsigned char *out)
 {
-    struct state state = {memory, seed, inverted ? UINT64_MAX : 0, out, false};
-    parallel(memory->total, 4096, state_part, &state);
+    struct walk w = {.kind = WALK_MIX,
+                     .source = WALK_POISON,
+                     .x = memory->pristine,
+                     .out = out,
+                     .masks = {memory->poisoned},
+                     .seed = seed,
+                     .flip = inverted ? UINT64_MAX : 0};
+    memory_walk(memory, w, NULL);
 }
 
 void memory_expected(const struct replay_memory *memory, uint64_t seed, unsigned char *out)
 {
-    struct state state = {memory, seed, 0, out, true};
-    parallel(memory->total, 4096, state_part, &state);
+    memory_state(memory, seed, false, out);
+    images_mix(memory, out, memory->result, INSIDE(memory->written), EVERYWHERE, out);
+}
+
+enum { PIECE = 1 << 20 };
+
+struct pieces {
+    const unsigned char *image;
+    size_t total;
+    struct kg_id *ids;
+};
+
+static void digest_part(void *self, size_t from, size_t to)
+{
+    const struct pieces *pieces = self;
+    for (size_t at = from; at < to; at += PIECE) {
+        size_t left = pieces->total - at;
+        hash_data(pieces->image + at, left < PIECE ? left : PIECE, &pieces->ids[at / PIECE]);
+    }
+}
+
+void memory_digest(const struct replay_memory *memory, const unsigned char *image,
+                   struct kg_id *out)
+{
+    size_t count = (memory->total + PIECE - 1) / PIECE;
+    struct pieces pieces = {image, memory->total, calloc(count + 1, sizeof *pieces.ids)};
+    *out = (struct kg_id){0};
+    if (!pieces.ids)
+        return;
+    parallel(memory->total, PIECE, digest_part, &pieces);
+    hash_data(pieces.ids, count * sizeof *pieces.ids, out);
+    free(pieces.ids);
 }
 
 /* The parameter whose pointer leads to a region. */

@@ -35,39 +35,44 @@ struct search {
     unsigned group_count;
 };
 
-/* An aligned 8-byte word that reads as an address in captured memory: never changed, for a kernel
- * that follows it would fault. */
-static bool looks_like_pointer(const struct kg_capture *capture, const unsigned char *word)
+/* Where the value of a word reads as an address it is never changed, for a kernel that follows it
+ * would fault. Of many intervals the last ones become one. */
+static void span_add(struct walk *w, uint64_t low, uint64_t size)
 {
-    uint64_t value;
-    memcpy(&value, word, 8);
-    for (uint32_t i = 0; i < capture->region_count; i++) {
-        const struct capture_region *r = &capture->regions[i];
-        if (r->kind != CAPTURE_GLOBAL &&
-            ((value >= r->address && value - r->address <= r->size) ||
-             (value >= r->allocation && value - r->allocation <= r->allocation_size)))
-            return true;
+    for (uint32_t i = 0; i < w->span_count; i++)
+        if (low - w->spans[i].low <= w->spans[i].size &&
+            size <= w->spans[i].size - (low - w->spans[i].low))
+            return;
+    if (w->span_count < WALK_SPANS) {
+        w->spans[w->span_count++] = (struct walk_span){low, size};
+        return;
     }
-    return false;
+    struct walk_span *last = &w->spans[WALK_SPANS - 1];
+    uint64_t end = last->low + last->size > low + size ? last->low + last->size : low + size;
+    last->low = last->low < low ? last->low : low;
+    last->size = end - last->low;
 }
 
-/* Flips the lowest bit of each 4-byte word in [from, to) that the original writes, or that it only
- * reads. */
-static void nudge(const struct search *search, unsigned char *image, size_t from, size_t to,
-                  bool written)
+/* Changes the lowest bit of each 4-byte word in a group that the original writes, or only reads. */
+static struct walk nudge(const struct search *search, unsigned char *image,
+                         const struct group *group)
 {
     const struct replay_memory *memory = search->memory;
-    for (size_t at = (from + 3) & ~(size_t)3; at + 4 <= to; at += 4) {
-        bool writes = memchr(memory->written + at, 0xff, 4);
-        if (writes != written || (!writes && !memchr(memory->read + at, 0xff, 4)))
+    const struct kg_capture *capture = memory->capture;
+    struct walk w = {.kind = WALK_NUDGE,
+                     .x = memory->pristine,
+                     .out = image,
+                     .masks = {memory->written, memory->read},
+                     .from = group->from,
+                     .to = group->to};
+    for (uint32_t i = 0; i < capture->region_count; i++) {
+        const struct capture_region *r = &capture->regions[i];
+        if (r->kind == CAPTURE_GLOBAL)
             continue;
-        size_t pair = at & ~(size_t)7;
-        if (pair + 8 <= memory->total &&
-            looks_like_pointer(memory->capture, memory->pristine + pair))
-            at = pair + 4;
-        else
-            image[at] ^= 1;
+        span_add(&w, r->allocation, r->allocation_size);
+        span_add(&w, r->address, r->size);
     }
+    return w;
 }
 
 static int by_from(const void *a, const void *b)
@@ -127,14 +132,23 @@ static kg_status launch(struct search *search, bool *survived)
 static void poison(struct search *search, int only)
 {
     struct replay_memory *memory = search->memory;
-    memset(memory->poisoned, 0, memory->total);
+    images_mix(memory, NULL, NULL, OUTSIDE(memory->slack), INSIDE(memory->read), memory->poisoned);
+    for (uint32_t i = 0; i < memory->extent_count; i++) { /* behind a variable there is nothing */
+        const struct replay_extent *extent = &memory->extents[i];
+        if (extent->global)
+            memset(memory->poisoned + extent->at + extent->size, 0, -extent->size & 7);
+    }
     for (unsigned i = 0; i < search->group_count; i++) {
         const struct group *group = &search->groups[i];
-        bool chosen = only < 0 ? group->poisoned : (unsigned)only == i;
-        for (size_t at = group->from; at < group->to; at++)
-            memory->poisoned[at] =
-                memory->slack[at] || !memory->read[at] || (chosen && memory->written[at]) ? 0xff
-                                                                                          : 0;
+        struct walk w = {.kind = WALK_MIX,
+                         .x = memory->poisoned,
+                         .y = memory->written,
+                         .out = memory->poisoned,
+                         .masks = {memory->written},
+                         .from = group->from,
+                         .to = group->to};
+        if ((only < 0 ? group->poisoned : (unsigned)only == i) && group->from < group->to)
+            memory_walk(memory, w, NULL);
     }
 }
 
@@ -149,19 +163,27 @@ static kg_status stands(struct search *search, bool *good)
         kg_status status = launch(search, good);
         if (status != KG_OK)
             return status;
-        for (size_t at = 0; at < memory->total && *good; at++)
-            *good =
-                memory->other[at] == (memory->written[at] ? memory->result[at] : memory->work[at]);
+        size_t at;
+        *good = *good &&
+                !images_differ(memory, memory->other, memory->result, INSIDE(memory->written),
+                               EVERYWHERE, &at) &&
+                !images_differ(memory, memory->other, memory->work, OUTSIDE(memory->written),
+                               EVERYWHERE, &at);
     }
     return KG_OK;
 }
 
 static bool has_scratch(const struct replay_memory *memory, const struct group *group)
 {
-    for (size_t at = group->from; at < group->to; at++)
-        if (memory->written[at] && memory->read[at])
-            return true;
-    return false;
+    struct walk w = {.kind = WALK_DIFFER,
+                     .x = memory->written,
+                     .masks = {memory->read},
+                     .from = group->from,
+                     .to = group->to};
+    struct walked seen = {0};
+    if (group->from < group->to)
+        memory_walk(memory, w, &seen);
+    return seen.count;
 }
 
 /* All buffers at once, else those that stand the trial alone, together again. */
@@ -197,16 +219,17 @@ static kg_status probe(struct search *search, const struct group *group)
 {
     struct replay_memory *memory = search->memory;
     bool survived;
-    if (group->global) /* often a size or a pointer */
+    if (group->global || group->from >= group->to) /* a variable is often a size or a pointer */
         return KG_OK;
-    memcpy(memory->work, memory->pristine, memory->total);
-    nudge(search, memory->work, group->from, group->to, false);
-    if (!memcmp(memory->work, memory->pristine, memory->total))
+    size_t at;
+    images_mix(memory, NULL, memory->pristine, EVERYWHERE, EVERYWHERE, memory->work);
+    memory_walk(memory, nudge(search, memory->work, group), NULL);
+    if (!images_differ(memory, memory->work, memory->pristine, EVERYWHERE, EVERYWHERE, &at))
         return KG_OK;
     kg_status status = launch(search, &survived);
     if (status == KG_OK && survived)
-        search->trial->sensitive |= first_difference(memory->other, memory->result, memory->written,
-                                                     0, memory->total) < memory->total;
+        search->trial->sensitive |= images_differ(memory, memory->other, memory->result,
+                                                  INSIDE(memory->written), EVERYWHERE, &at) != 0;
     return status;
 }
 
@@ -226,9 +249,12 @@ kg_status written_find(struct trial *trial)
     struct replay_memory *memory = trial->memory;
     struct search search = {.trial = trial, .memory = memory};
     kg_status status = search_run(&search);
-    for (size_t at = 0; at < memory->total && status == KG_OK; at++) {
-        trial->written_bytes += memory->written[at] != 0;
-        trial->poisoned_bytes += memory->written[at] && memory->poisoned[at];
+    if (status == KG_OK) {
+        size_t at;
+        trial->written_bytes =
+            images_differ(memory, memory->written, NULL, EVERYWHERE, EVERYWHERE, &at);
+        trial->poisoned_bytes =
+            images_differ(memory, memory->written, NULL, INSIDE(memory->poisoned), EVERYWHERE, &at);
     }
     if (status != KG_OK && !*trial->reason)
         snprintf(trial->reason, sizeof trial->reason,
@@ -238,20 +264,25 @@ kg_status written_find(struct trial *trial)
     return status;
 }
 
-kg_status written_change(const struct trial *trial, unsigned index, unsigned char *image, bool *end)
+kg_status written_change(const struct trial *trial, uint64_t seed, unsigned char *image)
 {
     struct replay_memory *memory = trial->memory;
     struct search search = {.memory = memory};
     kg_status status = make_groups(&search);
     if (status != KG_OK)
         return status;
-    memcpy(image, memory->pristine, memory->total);
-    *end = index > search.group_count;
-    const struct group *group = &search.groups[index];
-    if (index < search.group_count && !group->global)
-        nudge(&search, image, group->from, group->to, false);
-    if (index == search.group_count) /* what is written, all together: see find_poisoned */
-        nudge(&search, image, 0, memory->total, true);
+    for (unsigned i = 0; i <= search.group_count; i++) {
+        /* at last what is written, all together: see find_poisoned */
+        const struct group all = {.to = memory->total},
+                           *group = i < search.group_count ? &search.groups[i] : &all;
+        struct walk w = nudge(&search, image, group);
+        w.masks[2] = memory->poisoned;
+        w.seed = seed;
+        w.halves = 1;
+        w.written = i == search.group_count;
+        if (!group->global && group->from < group->to)
+            memory_walk(memory, w, NULL);
+    }
     free(search.groups);
     return KG_OK;
 }

@@ -276,9 +276,9 @@ static kg_status stands_single(struct course *course, const struct timing *chose
 static double floor_ns(const struct trial *trial)
 {
     const struct replay_memory *memory = trial->memory;
-    size_t bytes = 0;
-    for (size_t at = 0; at < memory->total; at++)
-        bytes += (memory->read[at] | memory->written[at]) != 0;
+    size_t at, bytes = images_differ(memory, memory->read, NULL, EVERYWHERE, EVERYWHERE, &at) +
+                       images_differ(memory, memory->written, NULL, OUTSIDE(memory->read),
+                                     EVERYWHERE, &at);
     return trial->device->bytes_ns > 0 ? (double)bytes / trial->device->bytes_ns : 0;
 }
 

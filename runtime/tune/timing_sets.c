@@ -15,33 +15,6 @@
 
 enum { TURNS_FACTOR = 64, LEAST_TURNS = 10000, MANY_SETS_BELOW = 32 << 20 };
 
-/* The captured inputs with the lowest bit of a random half of their words changed. */
-static kg_status change_some(const struct trial *trial, uint64_t seed, unsigned char *image,
-                             unsigned char *scratch)
-{
-    const struct replay_memory *memory = trial->memory;
-    bool end = false;
-    for (unsigned group = 0;; group++) {
-        kg_status status = written_change(trial, group, scratch, &end);
-        if (status != KG_OK || end)
-            return status;
-        for (size_t at = 0; at < memory->total; at += 8) {
-            uint64_t changed, before, poisoned, word;
-            memcpy(&changed, scratch + at, 8);
-            memcpy(&before, memory->pristine + at, 8);
-            memcpy(&poisoned, memory->poisoned + at, 8);
-            changed = (changed ^ before) & ~poisoned;
-            if (!changed)
-                continue;
-            uint64_t chance = random_word(seed, at);
-            changed &= (chance & 1 ? UINT32_MAX : 0) | (chance & 2 ? ~(uint64_t)UINT32_MAX : 0);
-            memcpy(&word, image + at, 8);
-            word ^= changed;
-            memcpy(image + at, &word, 8);
-        }
-    }
-}
-
 static bool sound(struct trial *trial, enum side side, const unsigned char *image)
 {
     struct replay_observed saw = {0};
@@ -72,11 +45,10 @@ static kg_status draw(struct course *course, unsigned char *scratch, bool *drawn
     kg_status status = KG_OK;
     if (number <= memory->other_count) {
         memory_other(memory, number - 1, scratch);
-        for (size_t at = 0; at < memory->total; at++)
-            if (!memory->poisoned[at])
-                memory->work[at] = scratch[at];
+        images_mix(memory, memory->work, scratch, OUTSIDE(memory->poisoned), EVERYWHERE,
+                   memory->work);
     } else {
-        status = change_some(trial, seed, memory->work, scratch);
+        status = written_change(trial, seed, memory->work);
     }
     *drawn = status == KG_OK && sound(trial, ORIGINAL, memory->work);
     if (!*drawn)
@@ -173,7 +145,8 @@ kg_status set_check(struct course *course, unsigned set)
     struct trial *trial = course->trial;
     const struct replay_memory *memory = trial->memory;
     kg_status status = fetch(trial);
-    size_t at = first_difference(course->right[set], memory->other, NULL, 0, memory->total);
+    size_t at;
+    images_differ(memory, course->right[set], memory->other, EVERYWHERE, EVERYWHERE, &at);
     if (status == KG_OK && at < trial->timed_at)
         trial->timed_at = at;
     course->compared++;

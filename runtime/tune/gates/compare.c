@@ -21,15 +21,11 @@ kg_status gate_compare(struct trial *trial)
 bool same_memory_as(const struct replay_memory *memory, const unsigned char *got,
                     const unsigned char *expected, const struct accuracy *accuracy, size_t *at)
 {
+    if (!images_differ(memory, got, expected, EVERYWHERE, EVERYWHERE, at))
+        return true;
     if (!results_equal(memory, got, expected, accuracy, at))
         return false;
-    size_t from = 0;
-    while ((*at = first_difference(got, expected, NULL, from, memory->total)) < memory->total) {
-        if (!memory->written[*at])
-            return false;
-        from = *at + 1;
-    }
-    return true;
+    return !images_differ(memory, got, expected, OUTSIDE(memory->written), EVERYWHERE, at);
 }
 
 bool same_memory(const struct trial *trial, const unsigned char *got, const unsigned char *expected,

@@ -53,10 +53,13 @@ void draw_state(struct trial *trial, unsigned number, unsigned turn, unsigned le
     *text = "captured at another time";
     memory_other(memory, number - draw_row_count, memory->other);
     *drawn = (struct drawn){0};
-    for (size_t at = 0; at < memory->total; at++) {
-        if (memory->slack[at] || (memory->written[at] && memory->poisoned[at]))
-            continue;
-        drawn->changed |= memory->other[at] != memory->work[at];
-        memory->work[at] = memory->other[at];
+    /* but for red zones, and outputs that hold anything */
+    const struct where stays[] = {OUTSIDE(memory->written), OUTSIDE(memory->poisoned)};
+    for (unsigned i = 0; i < 2; i++) {
+        size_t at;
+        drawn->changed |= images_differ(memory, memory->other, memory->work, OUTSIDE(memory->slack),
+                                        stays[i], &at) != 0;
+        images_mix(memory, memory->work, memory->other, OUTSIDE(memory->slack), stays[i],
+                   memory->work);
     }
 }

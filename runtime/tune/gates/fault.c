@@ -17,8 +17,8 @@ static void run_poisoned(struct trial *trial)
         snprintf(trial->launch_error, sizeof trial->launch_error, "%s", trial->device->error);
         return;
     }
-    trial->poison_at =
-        first_difference(memory->first, memory->other, memory->written, 0, memory->total);
+    images_differ(memory, memory->first, memory->other, INSIDE(memory->written), EVERYWHERE,
+                  &trial->poison_at);
 }
 
 kg_status gate_fault(struct trial *trial)

@@ -40,7 +40,7 @@ static void note(struct search *search, const char *text, unsigned turn, uint64_
 {
     char hex[20], digest[KG_ID_TEXT];
     struct kg_id id;
-    hash_data(search->trial->memory->work, search->trial->memory->total, &id);
+    memory_digest(search->trial->memory, search->trial->memory->work, &id);
     snprintf(hex, sizeof hex, "%016llx", (unsigned long long)seed);
     json_t *entry = json_pack("{ss si ss ss sb}", "contents", text, "level", (int)search->level,
                               "seed", hex, "inputs", id_text(&id, digest), "used", !*why);
@@ -230,17 +230,16 @@ kg_status gate_inputs(struct trial *trial)
     struct replay_memory *memory = trial->memory;
     struct search search = {.trial = trial,
                             .level = trial->accuracy.mode != ACCURACY_BITWISE,
-                            .expected = malloc(memory->total + 8),
+                            .expected = memory->first,
                             .seen = json_array(),
                             .changed = calloc(memory->datum_count + 1, sizeof(bool))};
     double *bound = memory->bound; /* of the captured inputs: wanted again by later gates */
     memory->bound = NULL;
-    kg_status status = search.expected && search.changed ? all(&search) : KG_NO_MEMORY;
+    kg_status status = search.changed ? all(&search) : KG_NO_MEMORY;
     trial_saw(trial, "inputs",
               json_pack("{sI so}", "draws_used", (json_int_t)search.used, "draws", search.seen));
     free(memory->bound);
     memory->bound = bound;
-    free(search.expected);
     free(search.changed);
     return status;
 }

@@ -63,12 +63,10 @@ kg_status trial_observe(struct trial *trial, enum side side, unsigned what, uint
 /* ---- the original ------------------------------------------------------------------------------
  */
 
-static size_t count_set(const unsigned char *mask, size_t size)
+static json_int_t count_set(const struct replay_memory *memory, const unsigned char *mask)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < size; i++)
-        count += mask[i] != 0;
-    return count;
+    size_t first;
+    return (json_int_t)images_differ(memory, mask, NULL, EVERYWHERE, EVERYWHERE, &first);
 }
 
 /* The instruments saw every byte that the launch as it is has changed; else the PTX is not what
@@ -78,11 +76,12 @@ static kg_status same_code(struct trial *trial)
 {
     struct replay_memory *memory = trial->memory;
     char place[160];
-    for (size_t at = 0; at < memory->total; at++)
-        if (memory->result[at] != memory->pristine[at] && !memory->written[at])
-            return because(trial, KG_NOT_ELIGIBLE,
-                           "the original's PTX is not the code that runs: it does not write %s",
-                           memory_place(memory, at, place, sizeof place));
+    size_t at;
+    if (images_differ(memory, memory->result, memory->pristine, OUTSIDE(memory->written),
+                      EVERYWHERE, &at))
+        return because(trial, KG_NOT_ELIGIBLE,
+                       "the original's PTX is not the code that runs: it does not write %s",
+                       memory_place(memory, at, place, sizeof place));
     return KG_OK;
 }
 
@@ -107,9 +106,8 @@ static kg_status observe_original(struct trial *trial)
     if (races.races)
         return because(trial, KG_NOT_ELIGIBLE, "the original's accesses conflict: %s", races.first);
     trial_saw(trial, "observed",
-              json_pack("{sI sI sI sf sf}", "read_bytes",
-                        (json_int_t)count_set(memory->read, memory->total), "written_bytes",
-                        (json_int_t)count_set(memory->written, memory->total), "most_turns",
+              json_pack("{sI sI sI sf sf}", "read_bytes", count_set(memory, memory->read),
+                        "written_bytes", count_set(memory, memory->written), "most_turns",
                         (json_int_t)touched->most, "instrumented_ns", trial->observe_ns[0],
                         "races_ns", trial->observe_ns[1]));
     return KG_OK;
@@ -133,10 +131,14 @@ kg_status gate_observed(struct trial *trial)
  * sector is enough. */
 static size_t beyond(const struct replay_memory *memory, const unsigned char *mask, bool near)
 {
+    size_t first;
+    if (!images_differ(memory, mask, NULL, OUTSIDE(memory->written),
+                       near ? OUTSIDE(memory->read) : EVERYWHERE, &first))
+        return memory->total;
     for (uint32_t i = 0; i < memory->extent_count; i++) {
         const struct replay_extent *extent = &memory->extents[i];
         size_t end = extent->at + extent->size;
-        for (size_t at = extent->at; at < end; at++) {
+        for (size_t at = extent->at > first ? extent->at : first; at < end; at++) {
             if (!mask[at] || memory->written[at] || (near && memory->read[at]))
                 continue;
             size_t skew = (size_t)((extent->address + (at - extent->at)) % SECTOR);
@@ -194,16 +196,14 @@ kg_status gate_instrumented(struct trial *trial)
     status = judge_touched(trial, &touched, memory->other, memory->first);
     if (status != KG_OK)
         return status;
-    size_t read = count_set(memory->other, memory->total);
-    size_t written = count_set(memory->first, memory->total);
+    json_int_t read = count_set(memory, memory->other), written = count_set(memory, memory->first);
     status =
         trial_observe(trial, VARIANT, INSTRUMENT_RACES, budget, memory->work, NULL, NULL, &races);
     if (status != KG_OK)
         return refuse(trial, status);
     trial_saw(trial, "instrumented",
-              json_pack("{sI sI sI sI}", "read_bytes", (json_int_t)read, "written_bytes",
-                        (json_int_t)written, "most_turns", (json_int_t)touched.most, "turns_budget",
-                        (json_int_t)budget));
+              json_pack("{sI sI sI sI}", "read_bytes", read, "written_bytes", written, "most_turns",
+                        (json_int_t)touched.most, "turns_budget", (json_int_t)budget));
     return races.races ? because(trial, KG_REFUSED, "its accesses conflict: %s", races.first)
                        : KG_OK;
 }

@@ -14,8 +14,8 @@ kg_status gate_repeat(struct trial *trial)
         if (trial_launch(trial, VARIANT, memory->work, memory->other) != KG_OK)
             return because(trial, KG_REFUSED, "launch %u failed: %s", run + 1,
                            trial->device->error);
-        size_t at = first_difference(memory->first, memory->other, NULL, 0, memory->total);
-        if (at < memory->total)
+        size_t at;
+        if (images_differ(memory, memory->first, memory->other, EVERYWHERE, EVERYWHERE, &at))
             return because(trial, KG_REFUSED,
                            "launch %u with equal inputs gave another result at %s: a race, or "
                            "uninitialised memory",

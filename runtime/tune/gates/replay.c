@@ -49,15 +49,14 @@ kg_status gate_replay(struct trial *trial)
         if (trial_launch(trial, ORIGINAL, memory->work, out) != KG_OK)
             return because(trial, KG_NOT_ELIGIBLE, "the original does not run in a replay: %s",
                            trial->device->error);
-        size_t at = first_difference(memory->work, out, memory->slack, 0, memory->total);
-        if (at < memory->total)
+        size_t at;
+        if (images_differ(memory, memory->work, out, INSIDE(memory->slack), EVERYWHERE, &at))
             return because(trial, KG_NOT_ELIGIBLE,
                            "the original writes memory that was not captured: %s",
                            memory_place(memory, at, place, sizeof place));
-        for (size_t i = 0; i < memory->total; i++)
-            out[i] &= (unsigned char)~memory->slack[i]; /* as in pristine, so that images compare */
-        at = first_difference(memory->result, out, NULL, 0, memory->total);
-        if (at < memory->total)
+        /* zeros there as in pristine, so that images compare */
+        images_mix(memory, out, NULL, INSIDE(memory->slack), EVERYWHERE, out);
+        if (images_differ(memory, memory->result, out, EVERYWHERE, EVERYWHERE, &at))
             return because(trial, KG_NOT_ELIGIBLE,
                            "the original's results vary from run to run, or depend on memory that "
                            "was not captured: first at %s",

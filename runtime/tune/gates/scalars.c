@@ -139,8 +139,7 @@ static kg_status both_agree(struct drawing *d, bool *shown)
         return because(trial, KG_REFUSED, "a launch with other values of free scalars failed: %s",
                        trial->device->error);
     d->launches++;
-    *shown =
-        first_difference(d->expected, d->plain, memory->written, 0, memory->total) < memory->total;
+    *shown = images_differ(memory, d->expected, d->plain, INSIDE(memory->written), EVERYWHERE, &at);
     if (same_memory(trial, memory->other, d->expected, &at))
         return KG_OK;
     difference_text(memory, memory->other, d->expected, &trial->accuracy, at, text, sizeof text);
@@ -227,9 +226,9 @@ kg_status gate_scalars(struct trial *trial)
         return because(trial, KG_NOT_ELIGIBLE, "this device cannot launch with other parameters");
     d.captured = malloc(device->args_size + 1);
     d.plain = malloc(trial->memory->total + 8);
-    d.expected = malloc(trial->memory->total + 8);
+    d.expected = trial->memory->first;
     kg_status status = KG_NO_MEMORY;
-    if (d.captured && d.plain && d.expected) {
+    if (d.captured && d.plain) {
         memcpy(d.captured, device->args, device->args_size);
         status = draw_all(&d);
         put_back(&d);
@@ -237,6 +236,5 @@ kg_status gate_scalars(struct trial *trial)
     }
     free(d.captured);
     free(d.plain);
-    free(d.expected);
     return status;
 }

@@ -33,25 +33,28 @@ static bool passes(struct nulls *nulls)
 static void zeros(struct nulls *nulls)
 {
     struct replay_memory *memory = nulls->trial->memory;
-    for (size_t i = 0; i < memory->total; i++)
-        memory->other[i] = nulls->expected[i] & (unsigned char)~memory->written[i];
+    images_mix(memory, nulls->expected, NULL, INSIDE(memory->written), EVERYWHERE, memory->other);
 }
 
 /* The same 16 bytes everywhere, those that come first. */
 static void constant(struct nulls *nulls)
 {
     struct replay_memory *memory = nulls->trial->memory;
+    struct walk w = {.kind = WALK_MIX,
+                     .source = WALK_PATTERN,
+                     .x = nulls->expected,
+                     .out = memory->other,
+                     .masks = {memory->written}};
     unsigned char value[16] = {0};
-    bool known[16] = {false};
-    memcpy(memory->other, nulls->expected, memory->total);
-    for (size_t i = 0; i < memory->total; i++) {
-        if (!memory->written[i])
+    unsigned known = 0;
+    for (size_t i = 0; i < memory->total && known != 0xffff; i++) {
+        if (!memory->written[i] || known >> i % 16 & 1)
             continue;
-        if (!known[i % 16])
-            value[i % 16] = nulls->expected[i];
-        known[i % 16] = true;
-        memory->other[i] = value[i % 16];
+        value[i % 16] = nulls->expected[i];
+        known |= 1u << i % 16;
     }
+    memcpy(w.pattern, value, sizeof value);
+    memory_walk(memory, w, NULL);
 }
 
 /* Of each buffer of floating-point results its mean; false: there is none. */
@@ -142,7 +145,7 @@ static void try_nulls(struct nulls *nulls)
 {
     struct trial *trial = nulls->trial;
     struct replay_memory *memory = trial->memory;
-    memcpy(memory->other, nulls->state, memory->total);
+    images_mix(memory, NULL, nulls->state, EVERYWHERE, EVERYWHERE, memory->other);
     nulls->refused[NULL_NOTHING] |= !passes(nulls);
     zeros(nulls);
     nulls->refused[NULL_ZEROS] |= !passes(nulls);
