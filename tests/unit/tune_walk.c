@@ -1,8 +1,11 @@
 /* Walks over images: what comes out is what a loop over bytes says, and the kernel that walks on
- * the GPU gives the very same bytes, on the software GPU's executor. */
+ * the GPU gives the very same bytes, on the software GPU's executor; and the replay's device pins
+ * large images and walks them by the driver. */
+#include "tune/replay_cuda.h"
+
 #include "unit/exec_test.h"
 
-#include "tune/walk.h"
+#include <dlfcn.h>
 
 #include "tune/walk_device.inc"
 
@@ -174,6 +177,54 @@ static void agree(void)
     CHECK(here.count == plain.count && here.first == plain.first);
 }
 
+/* ---- by the driver -----------------------------------------------------------------------------
+ */
+
+static void by_the_driver(void)
+{
+    struct kg_capture capture = {0};
+    struct replay_memory memory = {.capture = &capture, .total = 4 << 20};
+    static struct cuda cuda;
+    CUcontext context;
+    struct walked seen;
+    unsigned char outside[8];
+    cuda.memory = &memory;
+    if (!CHECK(dlopen(BUILD_DIR "/softgpu/libcuda.so.1", RTLD_NOW)) ||
+        !CHECK(real_open(NULL) == KG_OK) || !CHECK(real.cuInit(0) == CUDA_SUCCESS) ||
+        !CHECK(real.cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS) ||
+        !CHECK(real.cuCtxSetCurrent(context) == CUDA_SUCCESS) ||
+        !CHECK(real.cuStreamCreate(&cuda.stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) ||
+        !CHECK(memory_create(&memory) == KG_OK))
+        return;
+    struct walk w = {.kind = WALK_MIX,
+                     .source = WALK_POISON,
+                     .x = memory.pristine,
+                     .out = memory.work,
+                     .masks = {memory.poisoned},
+                     .seed = 6,
+                     .from = memory.total - (1 << 20),
+                     .to = memory.total};
+    memset(memory.poisoned + memory.total - 1000, 0xff, 500);
+    CHECK(cuda_walk(&cuda.device, &w, &seen) == KG_UNSUPPORTED); /* not pinned */
+    cuda_pin(&cuda.device);
+    CHECK(cuda.walks && cuda.pinned == CUDA_IMAGES);
+    CHECK(cuda_walk(&cuda.device, &w, &seen) == KG_OK && !seen.count);
+    w.out = memory.other;
+    walk_here(&w, &seen);
+    CHECK(!memcmp(memory.work, memory.other, memory.total));
+    CHECK(memory.work[memory.total - 700] || memory.work[memory.total - 701]);
+    w = (struct walk){.kind = WALK_DIFFER, .x = memory.work, .from = w.from, .to = w.to};
+    CHECK(cuda_walk(&cuda.device, &w, &seen) == KG_OK);
+    CHECK(seen.count > 400 && seen.count <= 500 && seen.first >= memory.total - 1000 &&
+          seen.first < memory.total - 900);
+    w.y = outside;
+    CHECK(cuda_walk(&cuda.device, &w, &seen) == KG_UNSUPPORTED);
+    w.y = NULL, w.to = memory.total + 8;
+    CHECK(cuda_walk(&cuda.device, &w, &seen) == KG_UNSUPPORTED);
+    cuda_unpin(&cuda);
+    memory_free(&memory);
+}
+
 int main(void)
 {
     for (unsigned i = 0; i < IMAGES; i++)
@@ -183,6 +234,7 @@ int main(void)
     for (unsigned round = 0; CHECK(module) && round < ROUNDS; round++)
         agree();
     exec_module_destroy(module);
+    by_the_driver();
     test_free_all();
     return test_result();
 }
