@@ -56,6 +56,13 @@ bool deepbind_seen(void)
 /* ---- who owns an address -----------------------------------------------------------------------
  */
 
+static bool begins(const char *text, const char *with)
+{
+    while (*with && *text == *with)
+        text++, with++;
+    return !*with;
+}
+
 EARLY static const struct link_map *owner(const void *address)
 {
     Dl_info info;
@@ -234,15 +241,19 @@ struct request {
 };
 
 /* The row that the driver answered with, or -1. The address tells it surely where it is an exported
- * one; else it is the row of the highest version not above the requested, unless the driver knows a
- * newer function under this name, which our table does not: then an older version gives another
- * address. */
+ * one, be it of a longer base (from 12000 on, cuGraphInstantiate is ...WithFlags); else
+ * it is the row of the highest version not above the requested, unless the driver knows a newer
+ * function under this name, which our table does not: then an older version gives another address.
+ */
 static int row_answered(const struct request *request, void *address)
 {
-    int best = -1, same = -1;
+    int best = -1, same = -1, alias = -1;
     for (unsigned i = 0; i < real_row_count; i++) {
-        if (!text_equal(real_rows[i].base, request->base))
+        if (!text_equal(real_rows[i].base, request->base)) {
+            if (*real_entry(i) == address && begins(real_rows[i].symbol, request->base))
+                alias = (int)i;
             continue;
+        }
         bool fits = real_rows[i].version <= request->version &&
                     stream_fits(real_rows[i].stream, request->flags);
         if (*real_entry(i) == address && (same < 0 || fits))
@@ -251,8 +262,8 @@ static int row_answered(const struct request *request, void *address)
             best = (int)i;
     }
     void *again = NULL;
-    if (same >= 0)
-        return same;
+    if (same >= 0 || alias >= 0)
+        return same >= 0 ? same : alias;
     if (best < 0 || real_rows[best].version == request->version)
         return best;
     return !request->ask(request, real_rows[best].version, &again) && again == address ? best : -1;

@@ -4,6 +4,8 @@
  * (runtime/lmdb_stderr.c). */
 #include "interpose.h"
 
+#include "app/graphs.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
@@ -16,6 +18,7 @@ static void after_fork_child(void)
     kernels_after_fork_child();
     material_after_fork_child();
     context_unseen(NULL);
+    graphs_after_fork_child();
     app_after_fork_child();
 }
 

@@ -215,6 +215,26 @@ static double limit(const json_t *process, const char *key, long otherwise)
     return json_is_number(value) ? json_number_value(value) : (double)otherwise;
 }
 
+/* Launches of executable graphs, and which of these are not as they would be made today. */
+static void add_graphs(struct words *words, const json_t *kernel)
+{
+    double within = member_number(kernel, "in_graphs"),
+           stale = member_number(kernel, "graphs_stale"),
+           behind = member_number(kernel, "graphs_behind");
+    if (within > 0)
+        add(words, "; %.0f of its launches were within graphs", within);
+    if (stale > 0)
+        add(words,
+            "; a variant that is not used any more runs in %.0f executable graphs, until the "
+            "program instantiates or updates them",
+            stale);
+    if (behind > 0)
+        add(words,
+            "; the original runs in %.0f executable graphs that were made before its variants "
+            "could be, until the program instantiates or updates them",
+            behind);
+}
+
 /* Why a kernel is not looked at: what it would have to do for it. */
 static void add_cold(struct words *words, const json_t *kernel, const json_t *process)
 {
@@ -225,6 +245,12 @@ static void add_cold(struct words *words, const json_t *kernel, const json_t *pr
     const char *mode = member_text(process, "mode");
     if (launches < most)
         add(words, "left alone: hot is a kernel from %.0f launches on (KGENRT_HOT_LAUNCHES)", most);
+    else if (member_number(kernel, "in_graphs") > 0 && strcmp(mode, "cached") &&
+             member_number(kernel, "samples") < ENOUGH_SAMPLES)
+        add(words,
+            "left alone: only %.0f of its launches were outside of graphs, and within it can be "
+            "neither timed nor captured",
+            launches - member_number(kernel, "in_graphs"));
     else if (share < least)
         add(words, "left alone: hot is a kernel from %.0f%% of the GPU time on (KGENRT_HOT_SHARE)",
             least);
@@ -263,7 +289,8 @@ static void add_state(struct words *words, const json_t *kernel, const json_t *p
     else if (!strcmp(state, "unfit"))
         add(words, "cannot be replaced");
     else if (!strcmp(state, "wanted"))
-        add(words, "hot (%.1f%% of the GPU time): the next launch that can be is captured", share);
+        add(words, "hot (%.1f%% of the GPU time): the next launch that can be is captured%s", share,
+            member_number(kernel, "in_graphs") > 0 ? ", which must be one outside of graphs" : "");
     else if (!strcmp(state, "capturing"))
         add(words, "hot (%.1f%% of the GPU time): a launch is being captured", share);
     else if (!strcmp(state, "captured"))
@@ -283,6 +310,7 @@ json_t *kernel_explain(const json_t *kernel, const json_t *process, const json_t
     if (!strcmp(member_text(kernel, "state"), "captured"))
         add_worker(&words, kernel, process, stored);
     add_refusals(&words, kernel);
+    add_graphs(&words, kernel);
     add_kinds(&words, kernel);
     add_tracks(&words, kernel);
     return json_text(words.text);

@@ -117,14 +117,31 @@ struct kernel {
     uint64_t after_samples;       /* how many of those were taken */
     uint32_t snapshot_generation; /* of the snapshot this kernel was last looked up in; 0 none */
     bool variants_wait;           /* a snapshot may hold variants: waits for a safe point */
-    uint64_t retired_ns;          /* when its module died; 0 alive */
-    struct track *tracks;         /* of its variants */
+    atomic_bool in_capture;       /* launched into a stream capture, or part of a graph */
+    bool forgotten;               /* no graph counts for it any more: graphs.c, under its lock */
+    atomic_uint_fast64_t in_graphs, swapped_in_graphs; /* launches within graphs; of a variant */
+    uint32_t graphs_stale, graphs_behind; /* executable graphs with a variant that is not used any
+                                             more; with the original, from before its variants */
+    uint64_t retired_ns;                  /* when its module died; 0 alive */
+    struct track *tracks;                 /* of its variants */
     struct wish wish;
     /* Walkers skip retired records, and let go of those they hold: ten seconds later the record
      * becomes another kernel's. */
     struct kernel *next;    /* of all records */
     struct kernel *sibling; /* of the same module */
 };
+
+/* All its launches, within graphs, too. */
+static inline uint64_t kernel_launches(const struct kernel *kernel)
+{
+    return atomic_load_explicit(&kernel->launches, memory_order_relaxed) +
+           atomic_load_explicit(&kernel->in_graphs, memory_order_relaxed);
+}
+static inline uint64_t kernel_swapped(const struct kernel *kernel)
+{
+    return atomic_load_explicit(&kernel->swapped, memory_order_relaxed) +
+           atomic_load_explicit(&kernel->swapped_in_graphs, memory_order_relaxed);
+}
 
 /* A module or library as the app loaded it. */
 struct module {
@@ -180,6 +197,9 @@ void function_alias(void *kernel,
                     void *function);            /* cuKernelGetFunction: both lead to one record */
 void module_alias(void *library, void *module); /* cuLibraryGetModule */
 void module_of_function(void *module, void *function); /* cuFuncGetModule */
+/* The record behind a function that only the driver has named yet, as a CUkernel's own one in this
+ * context; NULL: none. */
+struct kernel *function_resolve(CUfunction function);
 void function_attribute(void *function, int attribute,
                         int value); /* set by the app; mirrored onto variants */
 /* "Attributes" of cuFuncSetCacheConfig and cuFuncSetSharedMemConfig. */

@@ -6,6 +6,9 @@
 
 #include <string.h>
 
+#include "app/graphs.h"
+#include "app/inside.h"
+
 enum { CONTEXTS_KNOWN = 16 };
 
 /* For good: a reader must not see it come and go. */
@@ -357,6 +360,20 @@ static inline CUresult run_variant(struct kernel *kernel, const struct launch *l
     return result;
 }
 
+void **variant_arguments(const struct kernel *kernel, const struct launch *launch,
+                         const struct swap_entry *entry,
+                         void *space[static LAUNCH_PARAMS + VARIANT_GLOBALS])
+{
+    void *const *given = arguments_of(kernel, launch, space);
+    if (!given || !entry->global_count)
+        return (void **)given;
+    if (given != space)
+        memcpy(space, given, kernel->param_count * sizeof *given);
+    for (unsigned i = 0; i < entry->global_count; i++)
+        space[kernel->param_count + i] = (void *)(uintptr_t)&entry->globals[i];
+    return space;
+}
+
 CUresult variant_launch(struct kernel *kernel, const struct launch *launch,
                         const struct swap_entry *entry)
 {
@@ -379,8 +396,18 @@ static CUresult swapping_launch(struct kernel *kernel, const struct launch *laun
     return entry ? run_variant(kernel, launch, entry, arguments) : launch->run(launch);
 }
 
+/* What a capture takes becomes a node, which runs when its graph does: counted and swapped there.
+ */
+static CUresult captured_launch(struct kernel *kernel, const struct launch *launch)
+{
+    graph_captured(kernel);
+    return launch->run(launch);
+}
+
 CUresult dispatch_launch(struct kernel *kernel, const struct launch *launch)
 {
+    if (__builtin_expect(graph_capturing(), false) && !stream_quiet(launch->explicit_stream))
+        return captured_launch(kernel, launch);
     uint64_t number = atomic_load_explicit(&kernel->launches, memory_order_relaxed) + 1;
     atomic_store_explicit(&kernel->launches, number, memory_order_relaxed);
     const struct swap *swap = atomic_load_explicit(&kernel->swap, memory_order_acquire);

@@ -39,8 +39,7 @@ void doubt_tick(struct track *track)
         state != KERNEL_CAPTURING)
         atomic_store_explicit(&kernel->look, false, memory_order_relaxed);
     if (!track->by_replay || track->looked || track->dropped || track->in_step ||
-        app_mode() != KG_MODE_TUNE || state != KERNEL_SWAPPED ||
-        !atomic_load_explicit(&kernel->swapped, memory_order_relaxed))
+        app_mode() != KG_MODE_TUNE || state != KERNEL_SWAPPED || !kernel_swapped(kernel))
         return;
     track->looked = true;
     if (!looked_holds(app_dir(), &track->variant))

@@ -10,11 +10,12 @@
  * hot_launches and hot_share (from when on a kernel is hot), event (why it was written), fault,
  * snapshot, hardware {vendor, name, arch, uuid, driver_version}, memory {free_bytes,
  * steady_since, failed: seconds since 1970; see pressure.c}, notes, and kernels [{id, name,
- * state, eligible (true, false, or null: its code was not read), why, launches, swapped, first_swapped_launch, refused
- * {shape|scalar|alignment|overlap|attributes|error: count}, share, before_ns, after_ns, samples,
- * seconds_to_swap, variants [{id, ratio, …}]}], left_out (kernels that found no room). A variant
- * also has, once it was loaded here: in_use, checked, differed, unchecked (why it is not checked,
- * or empty), skipped {key of skip.def: count}, pairs, said (what became of it). */
+ * state, eligible (true, false, or null: its code was not read), why, launches, swapped,
+ * first_swapped_launch, refused {key of refusal.def: count}, share, before_ns, after_ns, samples,
+ * seconds_to_swap, in_graphs (of the launches), graphs_stale and graphs_behind (executable graphs,
+ * see graphs.c), variants [{id, ratio, …}]}], left_out (kernels that found no room). A variant also
+ * has, once it was loaded here: in_use, checked, differed, unchecked (why it is not checked, or
+ * empty), skipped {key of skip.def: count}, pairs, said (what became of it). */
 #include "app/track.h"
 
 #include <errno.h>
@@ -208,8 +209,8 @@ static void put_process(struct jout *out)
 
 static void put_counts(struct jout *out, struct kernel *k)
 {
-    jout_raw(out, ",\"launches\":"), jout_integer(out, atomic_load(&k->launches));
-    jout_raw(out, ",\"swapped\":"), jout_integer(out, atomic_load(&k->swapped));
+    jout_raw(out, ",\"launches\":"), jout_integer(out, kernel_launches(k));
+    jout_raw(out, ",\"swapped\":"), jout_integer(out, kernel_swapped(k));
     jout_raw(out, ",\"first_swapped_launch\":"), jout_integer(out, atomic_load(&k->first_swapped));
     jout_raw(out, ",\"refused\":{");
     for (int i = 0; i < REFUSAL_COUNT; i++) {
@@ -228,6 +229,9 @@ static void put_counts(struct jout *out, struct kernel *k)
                          ? (double)(k->swapped_ns - k->first_seen_ns) / 1e9
                          : 0;
     jout_raw(out, ",\"seconds_to_swap\":"), jout_decimal(out, seconds);
+    jout_raw(out, ",\"in_graphs\":"), jout_integer(out, atomic_load(&k->in_graphs));
+    jout_raw(out, ",\"graphs_stale\":"), jout_integer(out, k->graphs_stale);
+    jout_raw(out, ",\"graphs_behind\":"), jout_integer(out, k->graphs_behind);
     jout_raw(out, ",\"kinds\":"), jout_integer(out, k->wish.count);
     jout_raw(out, ",\"kinds_full\":"), jout_raw(out, k->wish.full ? "true" : "false");
 }
@@ -308,7 +312,7 @@ static void put_kernel(struct jout *out, struct kernel *k)
 static bool matters(struct kernel *k)
 {
     int state = atomic_load_explicit(&k->state, memory_order_relaxed);
-    return state > KERNEL_COLD || atomic_load_explicit(&k->swapped, memory_order_relaxed);
+    return state > KERNEL_COLD || kernel_swapped(k);
 }
 
 /* Those that matter first, so that a lack of room hits the others. Records of unloaded modules stay
@@ -319,7 +323,7 @@ static void put_kernels(struct jout *out)
     jout_raw(out, ",\"kernels\":[");
     for (int round = 0; round < 2; round++)
         for (struct kernel *k = kernels_first(); k; k = k->next) {
-            if (!atomic_load_explicit(&k->launches, memory_order_relaxed) || matters(k) != !round)
+            if (!kernel_launches(k) || matters(k) != !round)
                 continue;
             size_t before = out->used;
             put_kernel(out, k);

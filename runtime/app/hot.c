@@ -248,8 +248,7 @@ double hot_share(const struct kernel *kernel)
 
 static void estimate(struct kernel *kernel)
 {
-    uint64_t launches = atomic_load_explicit(&kernel->launches, memory_order_relaxed);
-    uint64_t swapped = atomic_load_explicit(&kernel->swapped, memory_order_relaxed);
+    uint64_t launches = kernel_launches(kernel), swapped = kernel_swapped(kernel);
     if (launches && !kernel->first_seen_ns)
         kernel->first_seen_ns = now_ns();
     double after = kernel->after_samples ? kernel->after_ns : kernel->before_ns;
@@ -291,7 +290,7 @@ static void read_code(struct kernel *kernel, double total_ns, unsigned *left)
 void hot_judge(struct kernel *kernel, double total_ns)
 {
     int state = atomic_load_explicit(&kernel->state, memory_order_relaxed);
-    uint64_t launches = atomic_load_explicit(&kernel->launches, memory_order_relaxed);
+    uint64_t launches = kernel_launches(kernel);
     if ((state != KERNEL_NEW && state != KERNEL_COLD) || kernel->retired_ns || !launches)
         return;
     atomic_store_explicit(&kernel->state, KERNEL_COLD, memory_order_relaxed);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "app/graphs.h"
 #include "app/handles.h"
 #include "app/plan.h"
 
@@ -149,6 +150,7 @@ static void kernel_retire(struct kernel *kernel)
 {
     handles_remove_value(&kernel_handles, kernel, NULL);
     kernel->retired_ns = now_ns();
+    graphs_forget(kernel);
     kernel->sibling = NULL;
     if (retired.last)
         retired.last->sibling = kernel;
@@ -398,6 +400,38 @@ void function_alias(void *kernel, void *function)
     else /* a handle of something unknown must not lead to what it was before */
         handles_remove(&kernel_handles, function);
     records_unlock();
+}
+
+/* Asks the driver about libraries alone in which a kernel of this name was looked up. */
+static struct kernel *named_in_library(CUmodule handle, const char *name)
+{
+    for (struct module *m = all_modules; m; m = m->next) {
+        CUmodule of = NULL;
+        if (!m->library || m->dead || !real.cuLibraryGetModule)
+            continue;
+        struct kernel *kernel = m->kernels;
+        while (kernel && !is_kernel(kernel, m, name))
+            kernel = kernel->sibling;
+        if (kernel && real.cuLibraryGetModule(&of, m->handle) == CUDA_SUCCESS && of == handle)
+            return kernel;
+    }
+    return NULL;
+}
+
+struct kernel *function_resolve(CUfunction function)
+{
+    CUmodule handle = NULL;
+    const char *name = NULL;
+    if (!real.cuFuncGetModule || !real.cuFuncGetName ||
+        real.cuFuncGetName(&name, function) != CUDA_SUCCESS || !name ||
+        real.cuFuncGetModule(&handle, function) != CUDA_SUCCESS)
+        return NULL;
+    records_lock();
+    struct kernel *kernel = named_in_library(handle, name);
+    if (kernel)
+        (void)handles_put(&kernel_handles, function, kernel);
+    records_unlock();
+    return kernel;
 }
 
 /* ---- what a kernel is

@@ -93,7 +93,7 @@ static const char *objection(const struct kernel *kernel, const struct kg_varian
 static void begin(struct track *track, const struct kg_variant *variant)
 {
     uint64_t launches = atomic_load_explicit(&track->kernel->launches, memory_order_relaxed);
-    bool mid_run = launches > 0;
+    bool mid_run = kernel_launches(track->kernel) > 0;
     track->unchecked = objection(track->kernel, variant, &track->by_replay);
     if (accuracy_parse(variant->accuracy, &track->accuracy) &&
         track->accuracy.mode != ACCURACY_BITWISE)

@@ -278,7 +278,7 @@ static void look_up(struct kernel *kernel, bool at_start)
     if (!found)
         return;
     found->kernel = kernel;
-    found->at_start = at_start && !atomic_load_explicit(&kernel->launches, memory_order_relaxed);
+    found->at_start = at_start && !kernel_launches(kernel);
     flight_reading(snapshot_id(snapshot));
     kg_status status = snapshot_each(snapshot, &kernel->model.id, gather, found);
     found->from_bound = true;
@@ -478,7 +478,9 @@ static void find_waiting(void)
         if (k->retired_ns || k->variants_wait || k->snapshot_generation == generation)
             continue;
         if (!k->modelled && !k->why) {
-            if (!atomic_load_explicit(&k->launches, memory_order_relaxed) || !left)
+            if ((!kernel_launches(k) &&
+                 !atomic_load_explicit(&k->in_capture, memory_order_relaxed)) ||
+                !left)
                 continue;
             left--;
             kernel_identify(k);

@@ -4,6 +4,8 @@
  * is gone after a fork. Nothing here runs in a process that does not use a GPU. */
 #include "app/shadow.h"
 
+#include "app/graphs.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -254,6 +256,7 @@ static void tick(void)
         material_tick();
     records_lock();
     kernels_tick();
+    graphs_tick();
     hot_tick();
     track_tick();
     records_unlock();
@@ -274,6 +277,7 @@ static void *watch(void *unused)
     while (wait_for_tick())
         tick();
     records_lock();
+    graphs_tick();     /* the last launches */
     faults_find(NULL); /* an app that met a fault ends in good order, as a rule */
     flight_finish(true);
     records_unlock();

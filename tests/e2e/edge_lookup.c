@@ -158,6 +158,8 @@ static void versions(void)
     CHECK(whose(asked("cuMemFree", 3020, 0)) == 'd');
     CHECK(is_hook(asked("cuLaunchCooperativeKernel", 9000, 2), "cuLaunchCooperativeKernel_ptsz"));
     CHECK(whose(asked("cuLaunchHostFunc", 10000, 2)) == 'd');
+    CHECK(is_hook(asked("cuGraphInstantiate", 11000, 0), "cuGraphInstantiate_v2"));
+    CHECK(is_hook(asked("cuGraphInstantiate", 13000, 0), "cuGraphInstantiateWithFlags"));
     CHECK(whose(asked("cuCtxCreate", 14000, 0)) ==
           'd'); /* newer than our table: not ours to call */
     CHECK(!asked("cuLaunchKernel", 3000, 0) && !asked("cuNothing", 13000, 0));

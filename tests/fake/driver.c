@@ -281,6 +281,8 @@ static CUresult find(const char *base, void **pfn, int version, cuuint64_t flags
     void *address = best ? best->address : NULL;
     if (!strcmp(base, "cuCtxCreate") && version >= 14000)
         address = (void *)future;
+    if (!strcmp(base, "cuGraphInstantiate") && version >= 12000)
+        address = (void *)cuGraphInstantiateWithFlags; /* as cuda.h has it */
     if (!strcmp(base, "cuModuleLoad"))
         address = (void *)private_load;
     if (pfn)
