@@ -14,8 +14,10 @@
 enum kg_mode app_mode(void); /* in force: the option, or lower where something forbids it */
 /* Lowers the mode for the rest of the process; a note says why. */
 void app_limit(enum kg_mode mode, const char *why);
+bool device_fits(void);    /* locked: the current context's device is of the process's one kind */
 const char *app_dir(void); /* cache folder; empty: none that can be used */
-/* Hardware of the process's one device; false before the first context, or with several devices. */
+/* Hardware of the process's device, or of all its devices, if they are of one kind; false before
+ * the first context, or with several kinds. */
 bool app_hardware(struct kg_hardware *hardware, struct kg_id *key);
 void app_program(char path[static 256]); /* of the executable */
 /* Something worth a line in `status`: kept (the latest 16 different ones) and logged at info. */

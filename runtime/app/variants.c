@@ -314,7 +314,8 @@ static void load_at(struct kernel *kernel, bool at_start)
     CUcontext popped;
     if (real.cuCtxPushCurrent_v2(wanted) == CUDA_SUCCESS) {
         kernel->context = wanted;
-        look_up(kernel, at_start);
+        if (device_fits())
+            look_up(kernel, at_start);
         stop_waiting(kernel);
         (void)real.cuCtxPopCurrent_v2(&popped);
     }

@@ -37,8 +37,8 @@ static struct {
 static struct {
     struct kg_hardware hardware;
     struct kg_id key;
-    CUdevice device;
-    atomic_bool known, several;
+    uint64_t alike;             /* the devices of this kind that were seen, as bits */
+    atomic_bool known, several; /* several: kinds of devices */
 } device;
 
 static struct {
@@ -142,24 +142,39 @@ bool app_hardware(struct kg_hardware *hardware, struct kg_id *key)
     return true;
 }
 
-/* Locked. */
+/* Locked. Devices of one kind share their variants; with several kinds it would have to be known of
+ * each launch which it is for. */
 static void device_seen(CUdevice handle)
 {
     struct kg_id key;
     struct kg_hardware hardware;
-    if ((device.known && device.device == handle) || real_hardware(handle, &hardware) != KG_OK)
+    uint64_t bit = handle >= 0 && handle < 64 ? UINT64_C(1) << handle : 0;
+    if ((device.alike & bit) || real_hardware(handle, &hardware) != KG_OK)
         return;
+    hardware_key(&hardware, &key);
+    if (device.known && id_equal(&key, &device.key)) {
+        device.alike |= bit;
+        return;
+    }
     if (device.known) {
         device.several = true;
-        app_limit(KG_MODE_OBSERVE, "this process uses several devices");
+        app_limit(KG_MODE_OBSERVE, "this process uses several kinds of devices");
         variants_withdraw();
         return;
     }
-    hardware_key(&hardware, &key);
     device.hardware = hardware;
     device.key = key;
-    device.device = handle;
+    device.alike = bit;
     device.known = true;
+}
+
+bool device_fits(void)
+{
+    CUdevice handle;
+    if (real.cuCtxGetDevice(&handle) != CUDA_SUCCESS)
+        return false;
+    device_seen(handle);
+    return !device.several;
 }
 
 /* The context is current. True: it is new. */

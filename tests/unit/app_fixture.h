@@ -73,7 +73,7 @@ static CUresult fx_limit(size_t *out, CUlimit which)
 
 static CUresult fx_name(char *name, int size, CUdevice device)
 {
-    snprintf(name, (size_t)size, "softgpu test");
+    snprintf(name, (size_t)size, device < 2 ? "softgpu test" : "softgpu other");
     return CUDA_SUCCESS;
 }
 
