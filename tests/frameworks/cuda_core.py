@@ -1,28 +1,40 @@
-"""cuda.core: a program compiled and launched through NVIDIA's own Python bindings."""
+"""cuda.core: a program compiled to PTX and launched through NVIDIA's own Python bindings. They use the driver alone,
+so this runs on the GPU in software, too."""
 import numpy
 import cuda.core as core
-from common import Digest
+from common import Digest, elements, repeat
 
 if not hasattr(core, "Device"):
     import cuda.core.experimental as core
 source = r'''
-extern "C" __global__ void fill(float* out, float a, int n) {
+extern "C" __global__ void series(const float* x, float* y, float a, int terms, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) out[i] = a * i + sqrtf((float)i);
+    if (i >= n) return;
+    float v = x[i], sum = a;
+    for (int k = 1; k < terms; k++)
+        sum = sum * v + a;
+    y[i] = sum;
 }'''
 device = core.Device()
 device.set_current()
 stream = device.create_stream()
-options = core.ProgramOptions(arch=f"sm_{device.arch}") if isinstance(device.arch, str) else core.ProgramOptions(
-    arch=f"sm_{device.compute_capability[0]}{device.compute_capability[1]}")
-kernel = core.Program(source, code_type="c++", options=options).compile("ptx").get_kernel("fill")
-n = 1 << 20
-pinned = core.LegacyPinnedMemoryResource() if hasattr(core, "LegacyPinnedMemoryResource") else device.memory_resource
-buffer = pinned.allocate(4 * n, stream=stream)
-for i in range(500):
-    core.launch(stream, core.LaunchConfig(grid=(n + 255) // 256, block=256), kernel, buffer.handle, numpy.float32(1.5),
-                numpy.int32(n))
+major, minor = device.compute_capability
+options = core.ProgramOptions(arch=f"sm_{major}{minor}")
+kernel = core.Program(source, code_type="c++", options=options).compile("ptx").get_kernel("series")
+n = elements(1 << 20)
+host = (core.LegacyPinnedMemoryResource() if hasattr(core, "LegacyPinnedMemoryResource")
+        else core.PinnedMemoryResource()).allocate(4 * n, stream=stream)
+values = numpy.from_dlpack(host).view(numpy.float32)
+values[:] = numpy.linspace(-1, 1, n, dtype=numpy.float32)
+x, y = device.allocate(4 * n, stream=stream), device.allocate(4 * n, stream=stream)
+host.copy_to(x, stream=stream)
+for i in repeat(500):
+    core.launch(stream, core.LaunchConfig(grid=(n + 255) // 256, block=256), kernel, x.handle, y.handle,
+                numpy.float32(0.75), numpy.int32(32), numpy.int32(n))
+    if i % 100 == 99:
+        stream.sync()
+y.copy_to(host, stream=stream)
 stream.sync()
 digest = Digest()
-digest.add(numpy.from_dlpack(buffer).view(numpy.uint8))
+digest.add(values)
 digest.print()
