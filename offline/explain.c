@@ -225,14 +225,16 @@ static void add_graphs(struct words *words, const json_t *kernel)
         add(words, "; %.0f of its launches were within graphs", within);
     if (stale > 0)
         add(words,
-            "; a variant that is not used any more runs in %.0f executable graphs, until the "
-            "program instantiates or updates them",
-            stale);
+            "; a variant that is not used any more runs in %.0f executable graph%s until the "
+            "program "
+            "instantiates or updates %s",
+            stale, stale > 1 ? "s" : "", stale > 1 ? "them" : "it");
     if (behind > 0)
         add(words,
-            "; the original runs in %.0f executable graphs that were made before its variants "
-            "could be, until the program instantiates or updates them",
-            behind);
+            "; the original runs in %.0f executable graph%s made before a variant was in use, "
+            "until "
+            "the program instantiates or updates %s",
+            behind, behind > 1 ? "s" : "", behind > 1 ? "them" : "it");
 }
 
 /* Why a kernel is not looked at: what it would have to do for it. */

@@ -61,8 +61,8 @@ static __attribute__((noinline)) enum refusal context_refused(const struct kerne
 {
     CUcontext now = NULL;
     CUgreenCtx green = NULL;
-    if ((why & GREEN) &&
-        (!real.cuStreamGetGreenCtx ||
+    if ((why & GREEN) && /* a graph's node has no stream: whose context it is cannot be told */
+        (!launch->explicit_stream || !real.cuStreamGetGreenCtx ||
          real.cuStreamGetGreenCtx(launch->explicit_stream, &green) != CUDA_SUCCESS || green))
         return REFUSED_GREEN;
     if ((why & SEVERAL) &&
