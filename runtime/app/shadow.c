@@ -30,6 +30,7 @@ struct plan {
     uint32_t count;
     struct written regions[GUARD_POINTERS];
     uint64_t end, bytes; /* of the pool's memory in use then; to be compared */
+    const char *foreign; /* of SKIP_KIND */
 };
 
 /* Arguments of the kernel that runs on copies. */
@@ -54,15 +55,6 @@ uint64_t shadow_bytes(const struct kg_signature *signature)
 /* ---- what is to be copied ----------------------------------------------------------------------
  */
 
-static bool within_allocation(uint64_t from, uint64_t size)
-{
-    CUdevice own;
-    if (real.cuCtxGetDevice(&own) != CUDA_SUCCESS)
-        return false;
-    struct extent e = extent_find(from, from, from + size, own);
-    return !e.why && e.size && size <= e.size - (from - e.base);
-}
-
 static uint64_t pointer_value(const struct kernel *kernel, const struct launch *launch,
                               const struct kg_pointer *pointer)
 {
@@ -86,15 +78,36 @@ static bool overlaps_others(const struct kernel *kernel, const struct launch *la
     return false;
 }
 
+/* NULL: what the launch may touch is this device's own, or not known. Asked of all pointers, also
+ * of those that are only read: see extent.h. */
+static const char *foreign(const struct kernel *kernel, const struct launch *launch,
+                           const struct kg_signature *signature, CUdevice own)
+{
+    const char *why = NULL;
+    for (uint32_t i = 0; i < signature->pointer_count && !why; i++) {
+        const struct kg_pointer *p = &signature->pointers[i];
+        uint64_t at = pointer_value(kernel, launch, p) + (uint64_t)p->low;
+        if (p->low != p->high)
+            why = extent_find(at, at, at, own).why;
+    }
+    return why;
+}
+
 /* SKIP_COUNT: all that may be written has its place in the pool. A copy stands at the address
  * modulo 512 at which the original bytes stand. */
 static enum skip plan_make(const struct kernel *kernel, const struct launch *launch,
                            const struct kg_signature *signature, struct plan *plan)
 {
     const struct shadow_pool *pool = &shadow_pool;
+    CUdevice own;
     plan->count = 0;
     plan->bytes = 0;
     plan->end = pool->used;
+    if (real.cuCtxGetDevice(&own) != CUDA_SUCCESS)
+        return SKIP_DRIVER;
+    plan->foreign = foreign(kernel, launch, signature, own);
+    if (plan->foreign)
+        return SKIP_KIND;
     for (uint32_t i = 0; i < signature->pointer_count; i++) {
         const struct kg_pointer *p = &signature->pointers[i];
         struct written w = {.pointer = i, .size = (uint64_t)(p->high - p->low)};
@@ -103,7 +116,8 @@ static enum skip plan_make(const struct kernel *kernel, const struct launch *lau
         w.from = pointer_value(kernel, launch, p) + (uint64_t)p->low;
         if (overlaps_others(kernel, launch, signature, &w))
             return SKIP_OVERLAP;
-        if (!within_allocation(w.from, w.size))
+        struct extent e = extent_find(w.from, w.from, w.from + w.size, own);
+        if (e.why || !e.size || w.size > e.size - (w.from - e.base))
             return SKIP_MEMORY;
         uint64_t at = (plan->end + SHADOW_GAP - 1) / SHADOW_GAP * SHADOW_GAP;
         at += (w.from - (pool->memory + at)) % SHADOW_GAP;
@@ -276,6 +290,10 @@ static bool check(struct kernel *kernel, const struct launch *launch,
     CUstream stream = launch->explicit_stream;
     struct shadow_slot *slot = slot_take();
     *why = slot ? plan_make(kernel, launch, &entry->signature, &plan) : SKIP_BUSY;
+    if (*why == SKIP_KIND && !track->in_step) { /* in step: not unlike the other processes */
+        atomic_store_explicit(&track->foreign, plan.foreign, memory_order_relaxed);
+        atomic_store_explicit(&track->hold, true, memory_order_release);
+    }
     if (*why != SKIP_COUNT)
         return false;
     *why = SKIP_ARGUMENTS;

@@ -202,6 +202,14 @@ bool track_launch(struct kernel *kernel, const struct launch *launch,
 /* ---- in the watcher ----------------------------------------------------------------------------
  */
 
+/* A check met memory that no variant was verified on: the originals' from now on. */
+static void foreign_end(struct track *track, const char *why)
+{
+    char text[sizeof track->said];
+    snprintf(text, sizeof text, "is not used: %s", why);
+    track_drop(track, why, text);
+}
+
 /* The first checks have been read, or cannot be had: the variant's turn. */
 static void hold_end(struct track *track)
 {
@@ -216,7 +224,10 @@ void track_tick(void)
     shadow_tick();
     for (struct kernel *k = kernels_first(); k; k = k->next)
         for (struct track *t = k->retired_ns ? NULL : k->tracks; t; t = t->next) {
-            if (atomic_load_explicit(&t->hold, memory_order_relaxed))
+            const char *foreign = atomic_load_explicit(&t->foreign, memory_order_acquire);
+            if (foreign && !t->dropped)
+                foreign_end(t, foreign);
+            else if (atomic_load_explicit(&t->hold, memory_order_relaxed))
                 hold_end(t);
             doubt_tick(t);
         }

@@ -39,6 +39,7 @@ struct form {
     enum code code;
     unsigned stride;  /* bytes; 0: 4 */
     bool work;        /* also with the kernel that has a variant */
+    bool judged;      /* its capture is given to a worker */
     const char *left; /* part of why it is left alone; NULL: it is captured */
 };
 
@@ -326,8 +327,9 @@ const struct form forms[] = {
      .make = segments,
      .before = segments_breathe,
      .stride = 4096,
-     .work = true},
-    {.name = "hole", .make = hole, .stride = 4 << 20},
+     .work = true,
+     .judged = true},
+    {.name = "hole", .make = hole, .stride = 4 << 20, .judged = true},
     {.name = "async", .before = async_take, .behind = async_give, .work = true},
     {.name = "pool", .make = pool, .before = pool_take, .behind = pool_give, .work = true},
     {.name = "managed", .make = managed, .last = prefetched, .work = true, .left = "managed"},

@@ -289,9 +289,6 @@ static void left_alone(void)
     fixture.sizes[0] = BYTES; /* what may be written leaves its allocation */
     CHECK(launch_at(kernel, 0) && skipped(kernel, SKIP_MEMORY) == 1);
     fixture.sizes[0] = (size_t)THREADS * 2 * BYTES;
-    fixture.types[0] = CU_MEMORYTYPE_HOST;
-    CHECK(launch_at(kernel, 0) && skipped(kernel, SKIP_MEMORY) == 2);
-    fixture.types[0] = 0;
     copy_result = CUDA_ERROR_INVALID_VALUE;
     CHECK(launch_at(kernel, 0) && skipped(kernel, SKIP_DRIVER) == 1);
     copy_result = CUDA_SUCCESS;
@@ -310,6 +307,26 @@ static void left_alone(void)
     CHECK(launch_at(overlapping, 0) && skipped(overlapping, SKIP_OVERLAP) == 1);
     atomic_store(&overlapping->swap, NULL);
     CHECK(compares == checked + 3);
+}
+
+/* Memory that is not this device's own, met by a check: originals at once, and for good, but where
+ * each process must do as the others do. */
+static void foreign(void)
+{
+    uint64_t checked = compares;
+    for (unsigned in_step = 0; in_step < 2; in_step++) {
+        struct kernel *kernel = swapped("k", 0x2100 + 0x100 * in_step, 0);
+        track(kernel)->in_step = in_step;
+        fixture.types[0] = CU_MEMORYTYPE_HOST;
+        CHECK(launch_at(kernel, 0) && skipped(kernel, SKIP_KIND) == 1);
+        fixture.types[0] = 0;
+        CHECK(track_holds(atomic_load(&kernel->swap)->entries) == !in_step);
+        tick_once();
+        CHECK(track(kernel)->dropped == !in_step && compares == checked);
+        CHECK((atomic_load(&kernel->swap) == NULL) == !in_step);
+        CHECK(in_step || strstr(track(kernel)->said, "is not used: it is given host-visible"));
+        atomic_store(&kernel->swap, NULL);
+    }
 }
 
 /* The bound on what may be tried, and the room. */
@@ -422,6 +439,7 @@ int main(void)
     comes_later();
     never_used_when_wrong();
     left_alone();
+    foreign();
     bounded();
     budget();
     threads();

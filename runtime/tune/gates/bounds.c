@@ -18,7 +18,18 @@ struct question {
     unsigned char params[MOST_PARAMS];
     uint32_t bytes, count;
     struct reach_extent extents[MOST_POINTERS];
+    bool split; /* some pointer's has parts that were not captured */
 };
+
+/* Another region of the same pointer. What lies between two of them may have no memory: that is for
+ * the instrumented launches to see. */
+static void extent_join(struct question *q, const struct reach_extent *more)
+{
+    struct reach_extent *last = &q->extents[q->count - 1];
+    q->split |= more->low > last->high || more->high < last->low;
+    last->low = more->low < last->low ? more->low : last->low;
+    last->high = more->high > last->high ? more->high : last->high;
+}
 
 /* The captured pointers, each with its interval around its value. */
 static bool add_pointers(const struct kg_capture *capture, struct question *q)
@@ -28,7 +39,7 @@ static bool add_pointers(const struct kg_capture *capture, struct question *q)
         uint32_t at = capture->params[pointer->param].offset + pointer->offset;
         struct reach_extent extent = {.at = at};
         uint64_t value;
-        if (q->count == MOST_POINTERS || at + 8 > q->bytes)
+        if (at + 8 > q->bytes)
             return false;
         memcpy(&value, q->params + at, 8);
         if (pointer->region != CAPTURE_NO_REGION) {
@@ -36,6 +47,12 @@ static bool add_pointers(const struct kg_capture *capture, struct question *q)
             extent.low = (int64_t)(region->address - value);
             extent.high = (int64_t)(region->address + region->size - value);
         }
+        if (q->count && q->extents[q->count - 1].at == at) {
+            extent_join(q, &extent);
+            continue;
+        }
+        if (q->count == MOST_POINTERS)
+            return false;
         q->extents[q->count++] = extent;
     }
     return true;
@@ -80,9 +97,9 @@ static kg_status violated(struct trial *trial, const struct reach *reach)
     return KG_OK;
 }
 
-static const char *found(const struct reach *reach)
+static const char *found(const struct reach *reach, bool split)
 {
-    bool proven = reach->complete && !reach->contradicted;
+    bool proven = reach->complete && !reach->contradicted && !split;
     for (uint32_t i = 0; i < reach->target_count; i++) {
         const struct reach_target *target = &reach->targets[i];
         bool touched =
@@ -113,7 +130,7 @@ kg_status gate_bounds(struct trial *trial)
               json_pack("{ss si si}", "bounds",
                         status != KG_OK    ? "unknown"
                         : verdict != KG_OK ? "violated"
-                                           : found(&reach),
+                                           : found(&reach, q.split),
                         "accesses", (int)reach.access_count, "pointers", (int)q.count));
     if (status == KG_OK)
         reach_free(&reach);
