@@ -61,14 +61,6 @@ static inline int adding_prepare(void)
     return adding_publish(variant);
 }
 
-/* For the processes that use it: nobody finds out that it differs. */
-static inline void adding_environment(void)
-{
-    setenv("KGENRT_WORKER", "off", 1);
-    setenv("KGENRT_SHADOW_MIB", "0", 1);
-    setenv("KGENRT_LIVE_PAIRS", "0", 1);
-}
-
 /* ---- program -----------------------------------------------------------------------------------
  */
 

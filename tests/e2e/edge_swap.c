@@ -127,7 +127,7 @@ int main(int argc, char **argv)
     if (argc > 1 && !strcmp(argv[1], "plain"))
         return program_plain();
     e2e_begin(argc, argv);
-    adding_environment();
+    made_environment();
     const char *const none[] = {NULL};
     const struct {
         const char *what, *mode; /* no mode: no preload */

@@ -465,7 +465,7 @@ int main(int argc, char **argv)
         return program();
     }
     e2e_begin(argc, argv);
-    adding_environment();
+    made_environment();
     CHECK(e2e_run((const char *[]){"/proc/self/exe", "prepare", NULL}, NULL, 60) == 0);
     one(NULL, false);
     one("KGENRT_MODE=off", false);

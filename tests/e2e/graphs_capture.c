@@ -388,7 +388,7 @@ int main(int argc, char **argv)
     same_answers();
     e2e_remove_cache();
     e2e_fresh_cache();
-    adding_environment();
+    made_environment();
     CHECK(e2e_run((const char *[]){"/proc/self/exe", "adding", NULL}, NULL, 60) == 0);
     run("watcher", "KGENRT_MODE=cached");
     e2e_remove_cache();

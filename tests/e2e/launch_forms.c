@@ -120,6 +120,45 @@ static void packed(void)
     }
 }
 
+/* ---- launches of before CUDA 4 -----------------------------------------------------------------
+ */
+
+static void *entry(const char *name, int version);
+
+/* They pass through: nobody counts them, and they run the original. */
+static void legacy(void)
+{
+    CUstream stream;
+    begin();
+    WELL(real.cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    ran_as("as today", plain_launch(work, NULL), 'v');
+    CUresult (*shape)(CUfunction, int, int, int) =
+        (__typeof__(shape))entry("cuFuncSetBlockShape", 2000);
+    CUresult (*size)(CUfunction, unsigned) = (__typeof__(size))entry("cuParamSetSize", 2000);
+    CUresult (*bytes)(CUfunction, int, void *, unsigned) =
+        (__typeof__(bytes))entry("cuParamSetv", 2000);
+    CUresult (*real_number)(CUfunction, int, float) =
+        (__typeof__(real_number))entry("cuParamSetf", 2000);
+    CUresult (*number)(CUfunction, int, unsigned) = (__typeof__(number))entry("cuParamSeti", 2000);
+    CUresult (*grid)(CUfunction, int, int) = (__typeof__(grid))entry("cuLaunchGrid", 2000);
+    CUresult (*later)(CUfunction, int, int, CUstream) =
+        (__typeof__(later))entry("cuLaunchGridAsync", 2000);
+    CUresult (*several)(CUDA_LAUNCH_PARAMS *, unsigned, unsigned) =
+        (__typeof__(several))entry("cuLaunchCooperativeKernelMultiDevice", 9000);
+    WELL(shape(work, 256, 1, 1));
+    WELL(size(work, 24));
+    WELL(bytes(work, 0, &in, sizeof in));
+    WELL(bytes(work, 8, &out, sizeof out));
+    WELL(real_number(work, 16, 2));
+    WELL(number(work, 20, COUNT));
+    ran_as("cuLaunchGrid", grid(work, 4, 1), 'o');
+    ran_as("cuLaunchGridAsync", later(work, 4, 1, stream), 'o');
+    CUDA_LAUNCH_PARAMS one = {work, 4, 1, 1, 256, 1, 1, 0, stream, params};
+    ran_as("cuLaunchCooperativeKernelMultiDevice", several(&one, 1, 0), 'o');
+    ran_as("as today, after them", plain_launch(work, NULL), 'v');
+    WELL(real.cuStreamDestroy_v2(stream));
+}
+
 /* ---- streams -----------------------------------------------------------------------------------
  */
 
@@ -289,6 +328,7 @@ static const struct form {
      attributes,
      {{"cooperative", 3}, {"programmatic", 2}, {"event", 1}, {"cluster", 1}}},
     {"packed", packed, {{NULL, 0}}},
+    {"legacy", legacy, {{NULL, 0}}},
     {"streams", streams, {{NULL, 0}}},
     {"modules", modules, {{NULL, 0}}},
     {"libraries", libraries, {{NULL, 0}}},
@@ -354,7 +394,7 @@ int main(int argc, char **argv)
         return test_result();
     }
     e2e_begin(argc, argv);
-    adding_environment();
+    made_environment();
     CHECK(e2e_run((const char *[]){"/proc/self/exe", "prepare", NULL}, NULL, 60) == 0);
     for (size_t i = 0; i < all; i++) {
         one(&forms[i], "CUDA_MODULE_LOADING=LAZY");

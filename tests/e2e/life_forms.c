@@ -342,6 +342,36 @@ static void one(const struct form *form)
     json_decref(status);
 }
 
+/* forms/closing.c: a program without any code of ours, whose library loads the code and goes. */
+static void closing(void)
+{
+    const char *program = e2e_text("%s/closing", e2e_cache),
+               *plugin = e2e_text("%s/plugin.so", e2e_cache),
+               *image = e2e_text("%s/work.ptx", e2e_cache);
+    const char *build =
+        e2e_text("gcc -I'%s/include' -I'%s/targets/x86_64-linux/include' "
+                 "'%s/tests/e2e/forms/closing.c' -ldl -o",
+                 e2e_place("CUDA_ROOT", CUDA_ROOT), e2e_place("CUDA_ROOT", CUDA_ROOT), E2E_SOURCE);
+    FILE *file = fopen(image, "w");
+    if (!CHECK(file != NULL))
+        return;
+    fputs(original, file);
+    WELL(fclose(file));
+    WELL(system(e2e_text("%s '%s'", build, program)));
+    WELL(system(e2e_text("%s '%s' -DPLUGIN -shared -fPIC", build, plugin)));
+    static const struct {
+        const char *mode, *out;
+    } runs[] = {{"off", "oooooo\n"}, {"observe", "oooooo\n"}, {"cached", "vvvvvv\n"}};
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        int status = e2e_run(
+            (const char *[]){program, plugin, image, NULL},
+            (const char *[]){e2e_preload(), e2e_text("KGENRT_MODE=%s", runs[i].mode), NULL}, 60);
+        if (!CHECK(status == 0 && !strcmp(e2e_output, runs[i].out)))
+            fprintf(stderr, "closing, mode %s: exit status %d, %s\n", runs[i].mode, status,
+                    e2e_output);
+    }
+}
+
 int main(int argc, char **argv)
 {
     size_t all = sizeof forms / sizeof *forms;
@@ -356,11 +386,12 @@ int main(int argc, char **argv)
         return test_result();
     }
     e2e_begin(argc, argv);
-    adding_environment();
+    made_environment();
     CHECK(e2e_run((const char *[]){"/proc/self/exe", "prepare", NULL}, NULL, 60) == 0);
     for (size_t i = 0; i < all; i++)
         if (!e2e_gpu || !strcmp(forms[i].devices, "1"))
             one(&forms[i]);
+    closing();
     e2e_remove_cache();
     return test_result();
 }

@@ -176,6 +176,7 @@ void module_destroy(struct module *module)
         if (function->kernel && function->kernel->function == function)
             function->kernel->function = NULL;
         handle_remove(function);
+        free(function->legacy);
         free(function);
     }
     module_release(module);

@@ -320,6 +320,7 @@ struct function {
     struct kernel *kernel; /* NULL: of a module */
     unsigned max_shared;   /* dynamic shared memory it may have */
     int carveout;
+    struct legacy *legacy; /* legacy.c; NULL: nobody asked for it */
     struct function *next;
 };
 
