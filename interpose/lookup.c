@@ -94,14 +94,20 @@ EARLY static int row_named(const char *name)
     return -1;
 }
 
-/* Whether a driver in the process has the function. */
-static bool driver_has(const char *name)
+EARLY static int has_symbol(struct dl_phdr_info *info, size_t size, void *name)
 {
-    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    bool has = driver && dlsym_next(driver, name);
-    if (driver)
-        dlclose(driver);
-    return has;
+    struct link_map map = {.l_addr = info->dlpi_addr};
+    for (unsigned i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            map.l_ld = (ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    return is_driver(&map) && object_symbol(&map, name);
+}
+
+/* Whether a driver in the process has the function. No dlopen: while a program is being linked, one
+ * that finds nothing ends it. */
+EARLY static bool driver_has(const char *name)
+{
+    return dl_iterate_phdr(has_symbol, (void *)(uintptr_t)name);
 }
 
 /* The search order led to our own export: what stands behind us decides. */

@@ -38,4 +38,45 @@ EARLY static inline bool object_named(const struct link_map *map, const char *so
     return false;
 }
 
+EARLY static inline uint32_t object_hash(const char *name)
+{
+    uint32_t hash = 5381;
+    while (*name)
+        hash = hash * 33 + (unsigned char)*name++;
+    return hash;
+}
+
+/* The symbol's number by the GNU hash table, or by going through all of an older table; 0: it is
+ * not defined here. */
+EARLY static inline uint32_t object_find(const struct link_map *map, const ElfW(Sym) * symbols,
+                                         const char *strings, const char *name)
+{
+    const uint32_t *table = object_table(map, DT_GNU_HASH), *old = object_table(map, DT_HASH);
+    for (uint32_t i = 1; !table && old && i < old[1]; i++)
+        if (symbols[i].st_shndx != SHN_UNDEF && text_equal(strings + symbols[i].st_name, name))
+            return i;
+    if (!table || !table[0])
+        return 0;
+    uint32_t buckets = table[0], first = table[1], hash = object_hash(name);
+    const uint32_t *bucket = table + 4 + table[2] * (sizeof(ElfW(Addr)) / sizeof *table);
+    const uint32_t *chain = bucket + buckets;
+    for (uint32_t i = bucket[hash % buckets]; i >= first && i; i++) {
+        if ((chain[i - first] | 1) == (hash | 1) && symbols[i].st_shndx != SHN_UNDEF &&
+            text_equal(strings + symbols[i].st_name, name))
+            return i;
+        if (chain[i - first] & 1)
+            break;
+    }
+    return 0;
+}
+
+/* The address of what this object defines under a name; NULL: nothing. */
+EARLY static inline void *object_symbol(const struct link_map *map, const char *name)
+{
+    const ElfW(Sym) *symbols = object_table(map, DT_SYMTAB);
+    const char *strings = object_table(map, DT_STRTAB);
+    uint32_t i = symbols && strings ? object_find(map, symbols, strings, name) : 0;
+    return i ? (void *)(map->l_addr + symbols[i].st_value) : NULL;
+}
+
 #endif

@@ -18,37 +18,6 @@ enum { FIRST_WITHOUT_COST = 2 }; /* LAV_CURRENT of glibc 2.35 */
 
 static const struct link_map *program, *libc, *driver, *ours;
 
-/* ---- symbols of a loaded object ----------------------------------------------------------------
- */
-
-static uint32_t name_hash(const char *name)
-{
-    uint32_t hash = 5381;
-    while (*name)
-        hash = hash * 33 + (unsigned char)*name++;
-    return hash;
-}
-
-void *object_symbol(const struct link_map *map, const char *name)
-{
-    const uint32_t *table = object_table(map, DT_GNU_HASH);
-    const ElfW(Sym) *symbols = object_table(map, DT_SYMTAB);
-    const char *strings = object_table(map, DT_STRTAB);
-    if (!table || !symbols || !strings || !table[0])
-        return NULL;
-    uint32_t buckets = table[0], first = table[1], hash = name_hash(name);
-    const uint32_t *bucket = table + 4 + table[2] * (sizeof(ElfW(Addr)) / sizeof *table);
-    const uint32_t *chain = bucket + buckets;
-    for (uint32_t i = bucket[hash % buckets]; i >= first; i++) {
-        if ((chain[i - first] | 1) == (hash | 1) && symbols[i].st_shndx != SHN_UNDEF &&
-            text_equal(strings + symbols[i].st_name, name))
-            return (void *)(map->l_addr + symbols[i].st_value);
-        if (chain[i - first] & 1)
-            break;
-    }
-    return NULL;
-}
-
 /* ---- what the dynamic linker asks --------------------------------------------------------------
  */
 

@@ -9,9 +9,6 @@
 
 enum { PATH_BYTES = 4096 };
 
-/* The address of what this object defines under a name; NULL: nothing. */
-void *object_symbol(const struct link_map *map, const char *name);
-
 /* ---- exec.c ------------------------------------------------------------------------------------
  */
 

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@ enum phase { PHASE_NEW, PHASE_ON, PHASE_OFF };
 void *(*app_dlsym)(void *handle, const char *name);
 
 static atomic_int phase;
+static pid_t process; /* that was started in: a fork by system call is told to nobody */
 static atomic_int mode = KG_MODE_OFF;
 static char dir[KG_PATH];
 static pthread_mutex_t start_mutex = PTHREAD_MUTEX_INITIALIZER; /* starting, contexts */
@@ -382,6 +384,8 @@ static bool start(void)
     }
     triton_start();
     spawn_prepare();
+    process = getpid();
+    (void)at_quick_exit(app_finish); /* fails when memory is out: then such an end looks like a crash */
     records_lock();
     flight_write("start");
     records_unlock();
@@ -414,7 +418,7 @@ void app_after_fork_child(void)
 void app_finish(void)
 {
     int on = PHASE_ON;
-    if (!atomic_compare_exchange_strong(&phase, &on, PHASE_OFF))
+    if (process != getpid() || !atomic_compare_exchange_strong(&phase, &on, PHASE_OFF))
         return;
     struct timespec until = after(EXIT_NS);
     int result = 0;
