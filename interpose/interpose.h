@@ -56,6 +56,8 @@ void *nvrtc_answer(void *found);
 
 /* The C library's own dlsym, or the next interposer's. */
 void *dlsym_next(void *handle, const char *name);
+/* The function that a hook of this name passes its call to. */
+void *real_symbol(void *driver, const char *name);
 /* True once a library was opened with RTLD_DEEPBIND: it may reach the driver past the hooks. */
 bool deepbind_seen(void);
 

@@ -1,8 +1,8 @@
 /* The ways in: a program finds the driver's functions by the linker (the hooks' exported names), by
  * dlsym, or by cuGetProcAddress. What is asked for and is not ours is answered by the real function
- * as if we were not there: dlsym and dlopen *jump* to it, since both look at who called.
+ * as if we were not there: dlsym, dlvsym and dlopen *jump* to it, since all look at who called.
  *
- * Both may run before libc's and our own constructors, inside an allocator's start, and on any
+ * They may run before libc's and our own constructors, inside an allocator's start, and on any
  * thread: no allocation, no lock, no sanitizer's check. Nothing is answered that the driver lacks.
  */
 #include "interpose.h"
@@ -22,30 +22,43 @@ static void *const mine[] = {
 /* ---- the real functions ------------------------------------------------------------------------
  */
 
-__attribute__((visibility("hidden"))) void *(*next_dlsym)(void *, const char *);
-__attribute__((visibility("hidden"))) void *(*next_dlopen)(const char *, int);
+#define HIDDEN __attribute__((visibility("hidden")))
+
+HIDDEN void *(*next_dlsym)(void *, const char *);
+HIDDEN void *(*next_dlopen)(const char *, int);
+HIDDEN void *(*plain_dlvsym)(void *, const char *, const char *);
+static void *(*plain_dlsym)(void *, const char *);
 static atomic_bool deepbind;
 
-/* Any version means one function: the oldest is exported still, the newest is for the day when it
- * is not. */
-EARLY static void *find_version(const char *name)
+/* The C library's own function, which nobody stands before. Found without a call: who is asked here
+ * may be asking us. Before glibc 2.34 they were in a library of their own. */
+EARLY static void *library_function(const char *name)
 {
-    void *found = dlvsym(RTLD_NEXT, name, "GLIBC_2.2.5");
-    return found ? found : dlvsym(RTLD_NEXT, name, "GLIBC_2.34");
+    void *found = NULL;
+    for (const struct link_map *map = _r_debug.r_map; map && !found; map = map->l_next)
+        if (object_named(map, "libc.so.6") || object_named(map, "libdl.so.2"))
+            found = object_symbol(map, name);
+    return found;
+}
+
+/* What stands behind us: another interposer's, or the C library's. */
+EARLY static void *behind_us(const char *name)
+{
+    void *found = plain_dlsym(RTLD_NEXT, name);
+    __asm__ volatile("" : "+r"(found)); /* no tail call, or our caller would be the one who asks */
+    return found;
 }
 
 EARLY static void find_next(void)
 {
-    if (!next_dlsym)
-        next_dlsym = find_version("dlsym");
-    if (!next_dlopen)
-        next_dlopen = find_version("dlopen");
-}
-
-EARLY void *dlsym_next(void *handle, const char *name)
-{
-    find_next();
-    return next_dlsym ? next_dlsym(handle, name) : NULL;
+    if (next_dlopen)
+        return;
+    *(void **)&plain_dlsym = library_function("dlsym");
+    *(void **)&plain_dlvsym = library_function("dlvsym");
+    if (!plain_dlsym)
+        return;
+    *(void **)&next_dlsym = behind_us("dlsym");
+    *(void **)&next_dlopen = behind_us("dlopen");
 }
 
 bool deepbind_seen(void)
@@ -73,6 +86,29 @@ EARLY static const struct link_map *owner(const void *address)
 EARLY static bool is_driver(const struct link_map *map)
 {
     return object_named(map, "libcuda.so.1");
+}
+
+/* An interposer behind us may name its own function and get ours, which comes first: then it is
+ * the one behind us that is meant. */
+EARLY void *dlsym_next(void *handle, const char *name)
+{
+    find_next();
+    if (!next_dlsym || handle == RTLD_NEXT)
+        return next_dlsym ? behind_us(name) : NULL;
+    void *found = next_dlsym(handle, name);
+    if (!found || owner(found) != owner((void *)dlsym_next))
+        return found;
+    void *behind = behind_us(name);
+    return behind ? behind : plain_dlsym(handle, name);
+}
+
+/* What a hook calls. Where the program is linked to the driver, another library behind us may stand
+ * before that, too, and is to be called as it would be without us. */
+EARLY void *real_symbol(void *driver, const char *name)
+{
+    void *next = dlsym_next(RTLD_NEXT, name);
+    bool linked = next && plain_dlsym(RTLD_DEFAULT, "cuDeviceGetName");
+    return linked && !is_driver(owner(next)) ? next : dlsym_next(driver, name);
 }
 
 /* ---- dlsym -------------------------------------------------------------------------------------
@@ -132,12 +168,15 @@ static struct answer answer(int row, void *handle, void *caller)
         void *next = dlsym_next(RTLD_NEXT, name);
         return next && owner(next) == owner(caller) ? jump : (struct answer){next, true};
     }
-    void *found = dlsym_next(handle, name);
+    void *found = next_dlsym(handle, name);
     if (!found)
         return jump;
     if (found == mine[row])
         return behind(row);
-    if (!is_driver(owner(found)) || !driver_ready())
+    const struct link_map *there = owner(found);
+    /* asked of the driver, answered by an interposer behind us: what we call is that one's */
+    bool stands_for_it = handle != RTLD_DEFAULT && is_driver(handle) && there != owner(caller);
+    if ((!is_driver(there) && !stands_for_it) || !driver_ready())
         return jump;
     return (struct answer){mine[row], true};
 }
@@ -150,8 +189,26 @@ static struct answer answer_nvrtc(void *handle, void *caller)
     return (struct answer){nvrtc_answer(found), true};
 }
 
-EARLY __attribute__((used, visibility("hidden"))) struct answer
-lookup_symbol(void *handle, const char *name, void *caller)
+/* An interposer before us that wants what it stands before: the C library's versions of the name
+ * are not ours, and it would miss us. */
+EARLY __attribute__((used)) HIDDEN struct answer lookup_versioned(void *handle, const char *name,
+                                                                  const char *version, void *caller)
+{
+    find_next();
+    if (!plain_dlvsym)
+        return (struct answer){NULL, true};
+    const bool symbol = name && text_equal(name, "dlsym"),
+               opening = name && text_equal(name, "dlopen");
+    const struct link_map *map = handle == RTLD_NEXT && (symbol || opening) ? owner(caller) : NULL;
+    const struct link_map *ours = map ? owner((void *)lookup_versioned) : NULL;
+    for (; map && map != ours; map = map->l_next)
+        if (map->l_next == ours)
+            return (struct answer){symbol ? (void *)dlsym : (void *)dlopen, true};
+    return (struct answer){NULL, false};
+}
+
+EARLY __attribute__((used)) HIDDEN struct answer lookup_symbol(void *handle, const char *name,
+                                                               void *caller)
 {
     find_next();
     if (!next_dlsym)
@@ -162,7 +219,7 @@ lookup_symbol(void *handle, const char *name, void *caller)
     return row < 0 ? (struct answer){NULL, false} : answer(row, handle, caller);
 }
 
-EARLY __attribute__((used, visibility("hidden"))) void lookup_opening(const char *file, int flags)
+EARLY __attribute__((used)) HIDDEN void lookup_opening(const char *file, int flags)
 {
     find_next();
     if (flags & RTLD_DEEPBIND)
@@ -170,7 +227,8 @@ EARLY __attribute__((used, visibility("hidden"))) void lookup_opening(const char
 }
 
 #ifndef __x86_64__
-#error "dlsym and dlopen must end in a jump that keeps their caller: write it for this processor"
+#error                                                                                             \
+    "dlsym, dlvsym and dlopen must end in a jump that keeps their caller: write it for this processor"
 #endif
 
 __asm__(".text\n"
@@ -200,6 +258,34 @@ __asm__(".text\n"
         "1:  ret\n"
         "    .cfi_endproc\n"
         ".size dlsym, . - dlsym\n"
+
+        ".p2align 4\n"
+        ".globl dlvsym\n"
+        ".type dlvsym, @function\n"
+        "dlvsym:\n"
+        "    .cfi_startproc\n"
+        "    endbr64\n"
+        "    movq (%rsp), %rcx\n" /* the caller */
+        "    pushq %rdi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    pushq %rsi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    pushq %rdx\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    call lookup_versioned\n"
+        "    movq %rdx, %rcx\n"
+        "    popq %rdx\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rsi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    popq %rdi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    testq %rcx, %rcx\n"
+        "    jnz 1f\n"
+        "    jmp *plain_dlvsym(%rip)\n"
+        "1:  ret\n"
+        "    .cfi_endproc\n"
+        ".size dlvsym, . - dlvsym\n"
 
         ".p2align 4\n"
         ".globl dlopen\n"

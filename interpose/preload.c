@@ -27,9 +27,9 @@ bool driver_ready(void)
     static atomic_bool ready;
     if (atomic_load_explicit(&ready, memory_order_acquire))
         return true;
-    if (real_open(dlsym_next) != KG_OK)
+    if (real_open(real_symbol) != KG_OK)
         return false;
-    app_dlsym = dlsym_next;
+    app_dlsym = real_symbol;
     if (!atomic_exchange(&ready, true))
         (void)pthread_atfork(NULL, NULL, after_fork_child); /* fails when memory is out: then a
                                                                child's hooks see stale records, of

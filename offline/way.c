@@ -6,6 +6,8 @@
  * left the program's process tree, is not seen. */
 #include "way.h"
 
+#include "../interpose/audit/tunable.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -108,10 +110,13 @@ static bool put_first(const char *variable, const char *path)
 
 bool way_environment(const struct way *way)
 {
-    return (!way->preload || put_first("LD_PRELOAD", way->library)) &&
-           (!way->audit ||
-            (put_first("LD_AUDIT", way->auditor) && !setenv("KGENRT_CACHE", cache_dir(), 0))) &&
-           (!*way->note || !setenv("KGENRT_MISSED", way->note, 1));
+    if (way->preload && !put_first("LD_PRELOAD", way->library))
+        return false;
+    if (way->audit &&
+        (!put_first("LD_AUDIT", way->auditor) || !put_first("GLIBC_TUNABLES", AUDIT_TUNABLE) ||
+         setenv("KGENRT_CACHE", cache_dir(), 0))) /* HOME may be lost on the way */
+        return false;
+    return !*way->note || !setenv("KGENRT_MISSED", way->note, 1);
 }
 
 /* ---- processes without the library -------------------------------------------------------------

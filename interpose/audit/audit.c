@@ -52,11 +52,14 @@ SHOWN unsigned la_objopen(struct link_map *map, Lmid_t space, uintptr_t *cookie)
     return LA_FLG_BINDFROM;
 }
 
-/* Whoever shows functions of the driver, or a dlsym, stands between a program and the driver as we
- * do: what it looks up is meant for what stands behind us, and would lead to us in a circle. */
+/* Whoever stands behind us and shows functions of the driver, or a dlsym, stands between us and the
+ * driver: what it looks up would lead to us in a circle. */
 static bool interposes(const struct link_map *map, const char *name)
 {
-    return object_symbol(map, name) || object_symbol(map, "dlsym");
+    const struct link_map *behind = ours;
+    while (behind && behind != map)
+        behind = behind->l_next;
+    return behind && (object_symbol(map, name) || object_symbol(map, "dlsym"));
 }
 
 SHOWN uintptr_t la_symbind64(Elf64_Sym *symbol, unsigned index, uintptr_t *from, uintptr_t *to,

@@ -1,17 +1,18 @@
 /* The functions that start another program, with the variables put back by which kgenrt gets into
- * it. What the program set itself stays as it is; of LD_AUDIT and LD_PRELOAD only our own entry is
- * added. They may run in the child of a vfork and in signal handlers: nothing but the stack is
- * written. */
+ * it. What the program set itself stays as it is; of LD_AUDIT, LD_PRELOAD and GLIBC_TUNABLES only
+ * our own entry is added. They may run in the child of a vfork and in signal handlers: nothing but
+ * the stack is written. */
 #include "audit.h"
+#include "tunable.h"
 
 #include <spawn.h>
 
-enum { KEPT = 64, KEPT_BYTES = 8192, MOST_VARIABLES = 4096, LISTS = 2 };
+enum { KEPT = 64, KEPT_BYTES = 8192, MOST_VARIABLES = 4096, LISTS = 3 };
 
 static struct {
     char text[KEPT_BYTES];
     size_t used;
-    const char *lines[KEPT]; /* the first LISTS: LD_AUDIT, LD_PRELOAD */
+    const char *lines[KEPT]; /* the first LISTS are lists, of which one entry is ours */
     unsigned count;
 } kept;
 
@@ -98,6 +99,7 @@ void exec_keep(const char *auditor, const char *library)
 {
     keep("LD_AUDIT=", auditor);
     keep("LD_PRELOAD=", library);
+    keep("GLIBC_TUNABLES=", AUDIT_TUNABLE);
     if (kept.count != LISTS)
         kept.count = 0;
     for (char **line = kept.count ? *environment : NULL; line && *line; line++)

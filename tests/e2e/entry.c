@@ -77,6 +77,16 @@ static void kept_variables(void)
                  e2e_text("env -i LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH\" %s", program)));
 }
 
+/* Libraries with much thread-local memory leave little of what glibc sets aside under an auditor.
+ */
+static void thread_local(void)
+{
+    const char *storage = entry_build("libstorage.so", "other", "-DSTORAGE -shared -fPIC");
+    const char *path = entry_build("storing", "job", e2e_text("-Wl,--no-as-needed '%s'", storage));
+    ways("thread-local memory", "audit", 60, COMMAND(path));
+    ways("thread-local memory, execve", "audit", 60, COMMAND(starter, "execve", path));
+}
+
 /* A run that was missed is known to the next. */
 static void automatic(void)
 {
@@ -190,6 +200,7 @@ int main(int argc, char **argv)
     deepbind();
     by_hand();
     kept_variables();
+    thread_local();
     automatic();
     noticed();
     unreachable();

@@ -11,12 +11,12 @@ static bool is_hooked(const char *name)
     for (unsigned i = 0; i < real_row_count; i++)
         if (real_rows[i].hooked && !strcmp(real_rows[i].symbol, name))
             return true;
-    return !strcmp(name, "dlsym") || !strcmp(name, "dlopen");
+    return !strcmp(name, "dlsym") || !strcmp(name, "dlvsym") || !strcmp(name, "dlopen");
 }
 
 static unsigned wanted(void)
 {
-    unsigned count = 2;
+    unsigned count = 3;
     for (unsigned i = 0; i < real_row_count; i++)
         count += real_rows[i].hooked;
     return count;
