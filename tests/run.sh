@@ -15,7 +15,7 @@ case ${1:-} in
 --full) full=1; shift ;;
 esac
 extra_needs="clang:clang libclang_rt.asan-x86_64.a:libclang-rt-dev clang-format:clang-format strace:strace
-    python3:python3 pip3:python3-pip"
+    python3:python3 pip3:python3-pip libjemalloc.so.2:libjemalloc2 musl-gcc:musl-tools"
 . tests/setup.sh
 
 # report PRESET: prints what was skipped and why, and adds ctest's counts to passed, failed and skipped

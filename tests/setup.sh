@@ -13,7 +13,7 @@ have() {
     case $1 in
     *.h) printf '#include <%s>\n' "$1" | ${CC:-cc} -E -x c - >/dev/null 2>&1 ;;
     libclang_rt*.a) [ -e "$(clang -print-file-name="$1" 2>/dev/null)" ] ;; # only clang knows where it keeps its own
-    *.a) [ -e "$(${CC:-cc} -print-file-name="$1" 2>/dev/null)" ] ;;
+    *.a | *.so.*) [ -e "$(${CC:-cc} -print-file-name="$1" 2>/dev/null)" ] ;;
     *) command -v "$1" >/dev/null 2>&1 ;;
     esac
 }

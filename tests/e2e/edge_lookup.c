@@ -47,8 +47,7 @@ static void exact_names(void)
 {
     open_driver();
     for (unsigned i = 0; i < real_row_count; i++)
-        if (!CHECK(whose(dlsym(driver, real_rows[i].symbol)) ==
-                   (real_rows[i].hooked ? 'k' : 'd')))
+        if (!CHECK(whose(dlsym(driver, real_rows[i].symbol)) == (real_rows[i].hooked ? 'k' : 'd')))
             fprintf(stderr, "%s\n", real_rows[i].symbol);
     CHECK(named(dlsym(driver, "cuLaunchKernel_ptsz"), "cuLaunchKernel_ptsz"));
     CHECK(!dlsym(driver, "cuLaunchKernelX"));

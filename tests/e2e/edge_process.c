@@ -134,10 +134,13 @@ static void deepbind_bystander(void)
 
 static void deepbind(void)
 {
-    /* without PRELOAD_FIRST: a sanitizer's dlopen refuses the flag, and ours is before it so */
-    CHECK(run(true, "LD_PRELOAD=" LIBRARY " /proc/$PPID/exe deepbind-child") == 0);
+    if (instrumented()) {
+        fprintf(stderr, "an instrumented build: its dlopen refuses RTLD_DEEPBIND\n");
+        return;
+    }
+    CHECK(run(true, "/proc/$PPID/exe deepbind-child") == 0);
     CHECK(times(output, "RTLD_DEEPBIND") == 1);
-    CHECK(run(true, "LD_PRELOAD=" LIBRARY " /proc/$PPID/exe deepbind-bystander") == 0);
+    CHECK(run(true, "/proc/$PPID/exe deepbind-bystander") == 0);
     CHECK(!times(output, "RTLD_DEEPBIND"));
 }
 
