@@ -6,9 +6,10 @@ without it, within four times that spread, and the table says so. kgenrt must ha
 What is not installed is skipped, and said. Exit status 0: no program differs, and at least one was compared; 77: none
 could be.
 
-  run.py [--software FOLDER] [--beside N] BUILD_FOLDER RESULT_FOLDER [program ...]
+  run.py [--software FOLDER] [--programs FILE] [--beside N] BUILD_FOLDER RESULT_FOLDER [program ...]
 
 --software: on the GPU in software, whose libcuda.so.1 stands in FOLDER; only programs that use the driver alone.
+--programs: not the frameworks, but those in this JSON file (tests/versions/runs.py writes one).
 RESULT_FOLDER gets each run's output, `kgenrt status --json` after it, and summary.json."""
 import argparse
 import concurrent.futures
@@ -26,7 +27,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 MODES = ("observe", "tune", "cached")
 TIMEOUT = 240  # seconds that one run may take
 
-# name: file, command before python3 (inside `kgenrt run`), command before `kgenrt run`, environment
+# What may stand with a program: file (its name, if not the program's), or command, and arguments by run ("any": the others);
+# inside, around: the command before it within `kgenrt run`, and before that; environment; software: runs on the GPU in
+# software; checks_itself: exit status 0 says that its results were right, it prints no digest.
 SANITIZER = ["compute-sanitizer", "--tool", "memcheck", "--target-processes", "all", "--error-exitcode", "9"]
 NCU = ["ncu", "--clock-control", "none", "--target-processes", "all", "--metrics", "gpu__time_duration.sum",
        "--launch-count", "20"]
@@ -64,8 +67,11 @@ class Program:
             self.environment.update(SOFTWARE, LD_LIBRARY_PATH=":".join(
                 filter(None, [str(arguments.software), os.environ.get("LD_LIBRARY_PATH")])))
 
-    def command(self, mode):
-        program = self.what.get("inside", []) + [sys.executable, f"{self.what.get('file', self.name)}.py"]
+    def command(self, mode, name="any"):
+        arguments = self.what.get("arguments", {})
+        program = self.what.get("inside", []) + self.what.get(
+            "command", [sys.executable, f"{self.what.get('file', self.name)}.py"]) + arguments.get(
+                name, arguments.get("any", []))
         if mode:
             program = [str(self.arguments.build / "kgenrt"), "run", "--mode", mode] + program
         return self.what.get("around", []) + program
@@ -81,7 +87,7 @@ class Program:
         start = time.monotonic()
         with open(self.folder / f"{name}.out", "w") as out, open(self.folder / f"{name}.err", "w") as err:
             try:
-                status = subprocess.run(self.command(mode), cwd=HERE, env=environment, stdin=subprocess.DEVNULL,
+                status = subprocess.run(self.command(mode, name), cwd=HERE, env=environment, stdin=subprocess.DEVNULL,
                                         stdout=out, stderr=err, timeout=TIMEOUT).returncode
             except subprocess.TimeoutExpired:
                 status = "none, it was ended after a while"
@@ -90,6 +96,8 @@ class Program:
                 err.write(f"{error.filename}: not installed\n")
         lines = (self.folder / f"{name}.out").read_text(errors="replace").splitlines()
         digests = [line for line in lines if line.startswith("digest ")]
+        if self.what.get("checks_itself") and status == 0:
+            digests = ["right by its own check"]
         self.runs[name] = {"status": status, "digest": digests[0] if digests else None,
                            "seconds": round(time.monotonic() - start, 1)}
         if mode:
@@ -116,6 +124,8 @@ class Program:
 
     def within_spread(self, plain, name):
         """Whether the arrays of a run lie no farther from one of the plain runs than four times those from each other."""
+        if not all((self.folder / f"{run}.npz").exists() for run in [*plain, name]):
+            return False
         import numpy
         load = lambda run: list(numpy.load(self.folder / f"{run}.npz").values())
         distance = lambda a, b: float(numpy.nanmax(numpy.abs(a.astype(float) - b.astype(float)), initial=0))
@@ -143,9 +153,11 @@ class Program:
         wrong += [f"{m} DIFFERS" for m in MODES if self.well(m) and self.runs[m]["digest"] not in known() and
                   (steady or not self.within_spread(plain, m))]
         wrong += [f"no kernel seen in {m}" for m in MODES if not self.seen.get(m, {}).get("launches")]
-        if self.arguments.software and not self.swapped():
+        if self.arguments.software and self.what.get("software") and not self.swapped():
             wrong.append("no variant ran in cached")
         good = "equal bit for bit" if steady else "not the same from run to run; within its own spread"
+        if self.what.get("checks_itself"):
+            good = self.runs["plain"]["digest"]
         self.verdict = "WRONG: " + "; ".join(wrong) if wrong else good
 
     def swapped(self):
@@ -169,8 +181,8 @@ def row(program):
     lines = [f"{program.name}: {program.verdict}", f"  {' '.join(program.command('MODE'))}"]
     if seen:
         share = lambda part: 100 * account.get(part, {}).get("share", 0)
-        lines += [f"  {seen['launches']} launches of {len(kernels)} kernels, {named} named; {share('eligible'):.1f}% of the GPU "
-                  f"time in eligible ones; {program.swapped()} launches of variants in mode cached"]
+        lines += [f"  {seen['launches']} launches of {len(kernels)} kernels, {named} named; {share('eligible'):.1f}% "
+                  f"of the GPU time in eligible ones; {program.swapped()} launches of variants in mode cached"]
         lines += [f"    {100 * g['share']:.1f}% in {g['kernels']}: {g['why']}" for g in account.get("left_alone", [])[:4]]
         if share("not_read"):
             lines += [f"    {share('not_read'):.1f}% in {account['not_read']['kernels']}: not read"]
@@ -180,15 +192,20 @@ def row(program):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--software", type=pathlib.Path)
+    parser.add_argument("--programs", type=pathlib.Path)
     parser.add_argument("--beside", type=int, default=4, help="programs at the same time")
     parser.add_argument("build", type=lambda p: pathlib.Path(p).resolve())
     parser.add_argument("results", type=lambda p: pathlib.Path(p).resolve())
-    parser.add_argument("programs", nargs="*")
+    parser.add_argument("names", nargs="*", metavar="program")
     arguments = parser.parse_args()
     if not arguments.software and not any(map(os.path.exists, ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg"))):
         print("skipped: no NVIDIA GPU on this machine")
         return 77
-    names = arguments.programs or [n for n, what in PROGRAMS.items() if what.get("software") or not arguments.software]
+    if arguments.programs:
+        PROGRAMS.clear()
+        PROGRAMS.update(json.loads(arguments.programs.read_text()))
+    names = arguments.names or [n for n, what in PROGRAMS.items()
+                                if what.get("software") or not arguments.software or arguments.programs]
     for name in names:
         if name not in PROGRAMS:
             parser.error(f"{name}: none of {' '.join(PROGRAMS)}")
