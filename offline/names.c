@@ -2,6 +2,7 @@
  * without return type and arguments; template arguments as far as there is room, the inner ones cut
  * to <> first. Never more than the name says. */
 #include "cli.h"
+#include "code/code.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -60,12 +61,13 @@ static bool shorten(const char *text, unsigned level, char *out, size_t size)
 /* As much of the template arguments as a listing has room for. */
 const char *name_readable(const char *mangled, char *out, size_t size)
 {
-    char *text = demangle(mangled);
+    const char *plain = mangled + name_static_prefix(mangled);
+    char *text = demangle(plain);
     bool good = false;
     for (unsigned level = LEVELS; text && level-- && !good;)
         good = shorten(text, level, out, size) && (!level || strlen(out) <= ROOM);
     if (!good)
-        snprintf(out, size, "%s", mangled);
+        snprintf(out, size, "%s", plain);
     free(text);
     return out;
 }

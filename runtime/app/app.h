@@ -152,6 +152,7 @@ struct module {
     struct kg_bytes image; /* copy of the container (<= 16 MiB), empty if larger or unreadable */
     char why_no_image[96];
     struct kg_id cubin; /* of the cubin in image, if PTX was joined to it */
+    bool in_parts;      /* image is what image_parts gave: not linked yet */
     bool joined;        /* by PTX that a compiler in this process made */
     bool asked;         /* material_tick has looked for its PTX, or kept it for the next process */
     bool selected;      /* code has been filled */

@@ -13,8 +13,8 @@ enum {
     ENOUGH = 3,         /* samples that make a median */
     STRIDE = 61,        /* launches between samples, later on */
     RETRY_CAPTURE = 13, /* launches until another one is looked at for a capture */
-    SEEN_SHARE = 1,     /* percent of the GPU time from which on a kernel's code is read, hot or not */
-    READ_A_TICK = 4,    /* kernels of which that is done */
+    SEEN_SHARE = 1,  /* percent of the GPU time from which on a kernel's code is read, hot or not */
+    READ_A_TICK = 4, /* kernels of which that is done */
 };
 static const uint64_t long_ns = 500000000ull;    /* a kernel that runs so long blocks loading */
 static const uint64_t wary_ns = 60000000000ull;  /* … and is expected again for so long */
@@ -274,8 +274,8 @@ static bool judged(const struct kernel *kernel)
            judged_holds(app_dir(), &key, &kernel->model.id, hardware.driver_version);
 }
 
-/* What matters for the account of where the GPU time goes: `status` says of each such kernel whether
- * it can be replaced. What is hot is read anyway. */
+/* What matters for the account of where the GPU time goes: `status` says of each such kernel
+ * whether it can be replaced. What is hot is read anyway. */
 static void read_code(struct kernel *kernel, double total_ns, unsigned *left)
 {
     int state = atomic_load_explicit(&kernel->state, memory_order_relaxed);

@@ -170,12 +170,15 @@ static void keep_image(struct module *module, const void *image, const char *pat
     size_t size = 0;
     enum image_kind kind;
     struct kg_bytes file = {0}, joined = {0};
+    kg_status parts = KG_NOT_FOUND;
     if (options_mode() < KG_MODE_CACHED)
         why = "images are not kept in this mode";
     else if (path && file_read(path, MODULE_LIMIT, &file) != KG_OK)
         why = "the module's file could not be read";
     else if (!path && !image)
         why = "its load was not seen";
+    else if (!path && (parts = image_parts(image, MODULE_LIMIT, &joined)) != KG_NOT_FOUND)
+        data = joined.data, size = parts == KG_LIMIT ? MODULE_LIMIT + 1 : joined.size;
     else if (image_extent(path ? file.data : image, file.size, &kind, &data, &size) != KG_OK)
         why = "the form of its module is not known";
     else if (size <= MODULE_LIMIT && kind == IMAGE_ELF && material_join(data, size, &joined)) {
@@ -183,8 +186,11 @@ static void keep_image(struct module *module, const void *image, const char *pat
         module->joined = true;
         data = joined.data, size = joined.size;
     }
+    module->in_parts = !*why && parts == KG_OK;
     if (!*why && size > MODULE_LIMIT)
         why = "its module is larger than 16 MiB";
+    else if (!*why && !data)
+        why = "the form of its module is not known";
     else if (!*why && image_bytes + size > IMAGES_LIMIT)
         why = "the app's modules are larger than 256 MiB in all";
     else if (!*why && !(module->image.data = malloc(size + 1)))
@@ -451,9 +457,33 @@ static bool device_arch(CUdevice device, const char **arch, bool *ptx_only)
     return true;
 }
 
+static void image_replace(struct module *module, struct kg_bytes image)
+{
+    module_free_content(module);
+    module->image = image;
+    image_bytes += image.size;
+}
+
+/* Of a program that was linked on the device: from its parts to the one image. */
+static const char *link_parts(struct module *module, const char *arch, bool ptx_only)
+{
+    struct kg_bytes linked;
+    kg_status status = image_link(&module->image, arch, ptx_only, &linked);
+    if (status == KG_NOT_FOUND && ptx_only)
+        status = image_link(&module->image, arch, false, &linked);
+    if (status == KG_UNSUPPORTED)
+        return "is linked by the driver out of parts (nvcc -rdc) that have no machine code for "
+               "this device";
+    if (status != KG_OK)
+        return "its parts (nvcc -rdc) could not be read";
+    image_replace(module, linked);
+    module->in_parts = false;
+    return NULL;
+}
+
 static const char *select_code(struct module *module)
 {
-    const char *arch;
+    const char *arch, *why = NULL;
     bool ptx_only;
     if (module->selected)
         return NULL;
@@ -461,8 +491,14 @@ static const char *select_code(struct module *module)
         return module->why_no_image;
     if (!device_arch(module->device, &arch, &ptx_only))
         return "its device is not known";
-    if (image_select(module->image.data, module->image.size, arch, ptx_only, &module->code) !=
-        KG_OK)
+    if (module->in_parts && (why = link_parts(module, arch, ptx_only)))
+        return why;
+    const struct kg_bytes *image = &module->image;
+    kg_status status = image_select(image->data, image->size, arch, ptx_only, &module->code);
+    /* The driver took it: so this software GPU runs machine code, too. */
+    if (status == KG_NOT_FOUND && ptx_only)
+        status = image_select(image->data, image->size, arch, false, &module->code);
+    if (status != KG_OK)
         return "its module holds no code for this device";
     module->selected = true;
     return NULL;
@@ -524,9 +560,7 @@ void module_material_found(struct module *module, const struct kg_id *cubin)
         bytes_free(&joined);
         return;
     }
-    module_free_content(module);
-    module->image = joined;
-    image_bytes += joined.size;
+    image_replace(module, joined);
     for (struct kernel *k = module->kernels; k; k = k->sibling)
         forget_identity(k);
 }

@@ -37,6 +37,17 @@ void image_code_free(struct image_code *code);
  * the cubin, and the PTX is its raw material. out: owned. */
 kg_status image_join(const void *cubin, size_t size, const char *ptx, struct kg_bytes *out);
 
+/* Programs that were linked on the device (nvcc -rdc). A wrapper of version 2 names, beside the
+ * fatbin that was linked, those of its parts: copies of all, the linked one first, follow one
+ * another in out (owned). KG_NOT_FOUND: it is no such wrapper. KG_LIMIT: more than `most` bytes. */
+kg_status image_parts(const void *wrapper, size_t most, struct kg_bytes *out);
+/* Of what image_parts gave: one image of the linked machine code for this device and, as its raw
+ * material, the PTX of the parts, linked here; with ptx_only that PTX alone. KG_UNSUPPORTED: there
+ * is no such machine code, the driver links the parts, and what comes out is not known. out: owned.
+ */
+kg_status image_link(const struct kg_bytes *parts, const char *arch, bool ptx_only,
+                     struct kg_bytes *out);
+
 struct kernel_pointer {
     uint16_t param,
         offset; /* parameter and byte inside it (by-value structs) where 8 bytes of address stand */
@@ -77,6 +88,8 @@ void kernel_model_free(struct kernel_model *model);
  * program: the names differ where an anonymous namespace puts a hash of the source's path in. NULL:
  * none, or several that it could be. */
 const struct kernel_global *kernel_global_find(const struct kernel_model *model, const char *name);
+/* Characters that nvcc -rdc put before the name of something that is its file's own, or 0. */
+size_t name_static_prefix(const char *name);
 
 /* The rows of passes.def. */
 enum rewrite_pass {

@@ -34,7 +34,7 @@ static size_t path_part(const char *name)
 }
 
 /* "__nv_static_28__6bbe125e_10_program_cu_coef__ZN…": what -rdc puts before a local name. */
-static size_t static_prefix(const char *name)
+size_t name_static_prefix(const char *name)
 {
     static const char mark[] = "__nv_static_";
     char *after;
@@ -47,7 +47,7 @@ static size_t static_prefix(const char *name)
 
 void hash_name(struct kg_hash *hash, const char *name)
 {
-    name += static_prefix(name);
+    name += name_static_prefix(name);
     while (*name) {
         size_t skip = path_part(name);
         hash_bytes(hash, skip ? "?" : name, 1);

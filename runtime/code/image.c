@@ -6,7 +6,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-enum { WRAPPER_MAGIC = 0x466243B1, FATBIN_MAGIC = 0xBA55ED50, WRAPPER_SIZE = 24 };
+enum { FATBIN_MAGIC = 0xBA55ED50, WRAPPER_SIZE = 24 };
 
 /* The wrapper that nvcc's host code registers: magic, version, pointer to the fatbin, pointer to
  * parts (version 2). Its pointers mean something only in the process that loaded it, which is where
@@ -22,11 +22,8 @@ static kg_status wrapper_extent(const unsigned char *data, size_t size, const vo
     void *const *parts;
     memcpy(&fatbin, data + 8, sizeof fatbin);
     memcpy(&parts, data + 16, sizeof parts);
-    if (read_u32(data + 4) >= 2 && parts && parts[0]) {
-        log_line(KG_INFO, "image: a fatbin wrapper with prelinked parts (nvcc -rdc) is not "
-                          "supported: its kernels are left alone");
-        return KG_UNSUPPORTED;
-    }
+    if (read_u32(data + 4) >= 2 && parts && parts[0])
+        return KG_UNSUPPORTED; /* image_parts */
     if (!fatbin)
         return KG_BAD_INPUT;
     *data_out = fatbin;

@@ -33,6 +33,10 @@ static inline uint64_t read_u64(const unsigned char *at)
 /* No image, stored or unpacked, is larger than this: what claims to be is damaged. */
 #define IMAGE_LIMIT ((uint64_t)512 << 20)
 
+/* ---- image.c ---- */
+
+enum { WRAPPER_MAGIC = 0x466243B1 };
+
 /* ---- fatbin.c ---- */
 
 enum fatbin_kind { FATBIN_PTX = 1, FATBIN_ELF = 2 };

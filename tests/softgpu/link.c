@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptx_link.h"
+#include "code/ptx_link.h"
 
 struct link {
     struct ptx_linker *linker;
@@ -122,7 +122,7 @@ CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
         return result;
     if (!cubinOut || !ptx_linker_count(link->linker))
         return CUDA_ERROR_INVALID_VALUE;
-    kg_status status = ptx_linker_link(link->linker, &text, error, sizeof error);
+    kg_status status = ptx_linker_link(link->linker, true, &text, error, sizeof error);
     if (status != KG_OK) {
         tell(link, error);
         return status == KG_NO_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;

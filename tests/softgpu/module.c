@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptx_link.h"
+#include "code/ptx_link.h"
 
 /* ---- code ---- */
 
@@ -57,7 +57,7 @@ static CUresult parts_link(void *const *parts, const char *arch, struct image_co
     if (result == CUDA_SUCCESS && !ptx_linker_count(linker))
         result = CUDA_ERROR_NO_BINARY_FOR_GPU;
     if (result == CUDA_SUCCESS) {
-        kg_status status = ptx_linker_link(linker, &text, error, sizeof error);
+        kg_status status = ptx_linker_link(linker, true, &text, error, sizeof error);
         if (status == KG_OK)
             out->ptx = (struct kg_bytes){.data = (unsigned char *)text, .size = strlen(text) + 1};
         else
@@ -66,6 +66,26 @@ static CUresult parts_link(void *const *parts, const char *arch, struct image_co
     }
     ptx_linker_free(linker);
     return result;
+}
+
+/* Machine code with a stand-in (cubin.c). data: no wrapper with parts. */
+static CUresult machine_code(const void *data, size_t size, const char *arch,
+                             struct image_code *out)
+{
+    struct image_code code = {0};
+    CUresult result = soft_status(image_select(data, size, arch, false, &code));
+    if (result == CUDA_SUCCESS && !(code.machine_code && cubin_ptx(&code.selected, &out->ptx)))
+        result = CUDA_ERROR_NO_BINARY_FOR_GPU;
+    image_code_free(&code);
+    return result;
+}
+
+/* What the linker made of a program's parts: the fatbin that a wrapper names. */
+static const void *linked_of(const void *wrapper)
+{
+    const void *fatbin;
+    memcpy(&fatbin, (const char *)wrapper + 8, sizeof fatbin);
+    return fatbin;
 }
 
 CUresult code_create(const void *data, size_t size, const char *arch, struct code **out)
@@ -78,6 +98,8 @@ CUresult code_create(const void *data, size_t size, const char *arch, struct cod
                             : soft_status(image_select(data, size, arch, true, &code->image));
     if (result == CUDA_SUCCESS && !code->image.ptx.size)
         result = CUDA_ERROR_NO_BINARY_FOR_GPU;
+    if (result == CUDA_ERROR_NO_BINARY_FOR_GPU)
+        result = machine_code(parts ? linked_of(data) : data, size, arch, &code->image);
     if (result != CUDA_SUCCESS) {
         image_code_free(&code->image);
         free(code);

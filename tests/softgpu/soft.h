@@ -300,6 +300,8 @@ struct code {
     struct image_code image;
 };
 CUresult code_create(const void *data, size_t size, const char *arch, struct code **out);
+/* The PTX that stands in for machine code, owned; false: none. */
+bool cubin_ptx(const struct kg_bytes *cubin, struct kg_bytes *out);
 CUresult code_from_file(const char *path, const char *arch, struct code **out);
 void code_release(struct code *code); /* takes the lock */
 

@@ -1,6 +1,6 @@
 /* Several PTX texts made into one, as a linker would: see ptx_link.c. */
-#ifndef SOFTGPU_PTX_LINK_H
-#define SOFTGPU_PTX_LINK_H
+#ifndef KG_PTX_LINK_H
+#define KG_PTX_LINK_H
 
 #include "kgenrt.h"
 
@@ -11,9 +11,10 @@ void ptx_linker_free(struct ptx_linker *linker);
 kg_status ptx_linker_add(struct ptx_linker *linker, const char *text, size_t size, char *error,
                          size_t error_size);
 unsigned ptx_linker_count(const struct ptx_linker *linker);
-/* The one text, NUL-terminated, the caller's. KG_BAD_INPUT with a line in error: a symbol is
- * defined twice, or by none. */
-kg_status ptx_linker_link(const struct ptx_linker *linker, char **out, char *error,
+/* The one text, NUL-terminated, the caller's. whole: what is used must be defined, by a text or by
+ * the device; else it stays a declaration. KG_BAD_INPUT with a line in error: a symbol is defined
+ * twice, or by none. KG_LIMIT: too many of one name. */
+kg_status ptx_linker_link(struct ptx_linker *linker, bool whole, char **out, char *error,
                           size_t error_size);
 
 #endif

@@ -1,7 +1,10 @@
-/* Links PTX texts into one. At the outermost level a text is a row of statements; each is kept, or
- * left out where another text defines what it only declares. A symbol that is its text's own gets
- * another name where two texts have one of that name. Variables come first, then declarations of
- * all functions, then their bodies, so that nothing is used before it is known. */
+/* Links PTX texts into one: what a program's parts were compiled to, as raw material of the code
+ * that was linked from them, and for the software GPU's linker. At the outermost level a text is a
+ * row of statements; each is kept, or left out where another text defines what it only declares. A
+ * symbol that is its text's own gets another name where two texts have one of that name. Variables
+ * come first, then declarations of all functions, then their bodies, so that nothing is used before
+ * it is known. Debug sections and line numbers are left out. Work is bounded: what is too large is
+ * a status. */
 #include "ptx_link.h"
 
 #include <stdio.h>
@@ -10,6 +13,7 @@
 
 #include "code/ptx.h"
 
+enum { STATEMENTS = 1 << 14, CLASHES = 64 }; /* in all; names that are changed in one text */
 enum linkage { LINK_OWN, LINK_VISIBLE, LINK_WEAK, LINK_EXTERN };
 enum kind { KIND_HEADER, KIND_VARIABLE, KIND_DECLARATION, KIND_BODY, KIND_OTHER };
 
@@ -21,7 +25,7 @@ struct statement {
     bool shared; /* a variable of the blocks: each text may declare it */
     const char *name;
     size_t name_size;
-    bool dropped;
+    bool dropped, clashes; /* clashes: of its text alone, and another text has the name, too */
 };
 
 struct input {
@@ -32,7 +36,7 @@ struct input {
 
 struct ptx_linker {
     struct input *inputs;
-    unsigned count;
+    unsigned count, statements;
 };
 
 struct text {
@@ -225,7 +229,13 @@ kg_status ptx_linker_add(struct ptx_linker *linker, const char *text, size_t siz
     kg_status status = ptx_parse(input.text, strlen(input.text), &module, error, error_size);
     ptx_module_free(&module);
     struct input *grown = NULL;
-    if (status == KG_OK && split(&input))
+    if (status == KG_OK && !split(&input))
+        status = KG_NO_MEMORY;
+    if (status == KG_OK && linker->statements + input.count > STATEMENTS) {
+        snprintf(error, error_size, "more than %d functions and variables", STATEMENTS);
+        status = KG_LIMIT;
+    }
+    if (status == KG_OK)
         grown = realloc(linker->inputs, (linker->count + 1) * sizeof *grown);
     if (!grown) {
         input_free(&input);
@@ -233,6 +243,7 @@ kg_status ptx_linker_add(struct ptx_linker *linker, const char *text, size_t siz
     }
     linker->inputs = grown;
     grown[linker->count++] = input;
+    linker->statements += input.count;
     return KG_OK;
 }
 
@@ -266,12 +277,19 @@ static struct statement *defined(const struct ptx_linker *linker, const struct s
     return weak;
 }
 
-/* What a device has by itself. */
+/* What a device has by itself, or its runtime library does: that one is left out of links here, and
+ * who calls it launches kernels. */
 static bool built_in(const struct statement *s)
 {
     static const char *const names[] = {"vprintf", "malloc", "free", "__assertfail"};
+    static const char *const beginnings[] = {"cuda", "__cudaCDP"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (same(s->name, s->name + s->name_size, names[i]))
+            return true;
+    for (size_t i = 0; s->kind == KIND_DECLARATION && i < sizeof beginnings / sizeof *beginnings;
+         i++)
+        if (s->name_size > strlen(beginnings[i]) &&
+            !memcmp(s->name, beginnings[i], strlen(beginnings[i])))
             return true;
     return false;
 }
@@ -294,8 +312,36 @@ static kg_status complain(char *error, size_t size, const char *what, const stru
     return KG_BAD_INPUT;
 }
 
+/* Marks the names that are one text's own and stand in another one as well. */
+static kg_status mark_clashes(struct ptx_linker *linker)
+{
+    for (unsigned i = 0; i < linker->count; i++) {
+        unsigned found = 0;
+        for (unsigned j = 0; j < linker->inputs[i].count; j++) {
+            struct statement *s = &linker->inputs[i].statements[j];
+            s->clashes = false;
+            for (unsigned k = 0; s->name && s->linkage == LINK_OWN && k < linker->count; k++)
+                for (unsigned l = 0; k != i && !s->clashes && l < linker->inputs[k].count; l++)
+                    s->clashes = named(s, &linker->inputs[k].statements[l]);
+            found += s->clashes;
+        }
+        if (found > CLASHES)
+            return KG_LIMIT;
+    }
+    return KG_OK;
+}
+
+static bool clashes(const struct input *input, const char *at, size_t size)
+{
+    struct statement word = {.name = at, .name_size = size};
+    for (unsigned j = 0; j < input->count; j++)
+        if (input->statements[j].clashes && named(&input->statements[j], &word))
+            return true;
+    return false;
+}
+
 /* Which statements the result has. */
-static kg_status resolve(const struct ptx_linker *linker, char *error, size_t error_size)
+static kg_status resolve(struct ptx_linker *linker, bool whole, char *error, size_t error_size)
 {
     for (unsigned i = 0; i < linker->count; i++)
         for (unsigned j = 0; j < linker->inputs[i].count; j++) {
@@ -305,7 +351,7 @@ static kg_status resolve(const struct ptx_linker *linker, char *error, size_t er
                 continue;
             const struct statement *chosen = defined(linker, s);
             if (s->linkage == LINK_EXTERN) {
-                if (!chosen && !built_in(s) && !(s->shared && s->kind == KIND_VARIABLE))
+                if (whole && !chosen && !built_in(s) && !(s->shared && s->kind == KIND_VARIABLE))
                     return complain(error, error_size, "Undefined reference to", s);
                 s->dropped = chosen || said_before(linker, i, s);
             } else if (defines(s) && chosen != s) {
@@ -321,27 +367,15 @@ static kg_status resolve(const struct ptx_linker *linker, char *error, size_t er
 
 /* ---- output ---- */
 
-/* Whether this name, the text's own, is also one of another text. */
-static bool clashes(const struct ptx_linker *linker, unsigned input, const char *at, size_t size)
-{
-    struct statement word = {.name = at, .name_size = size};
-    bool own = false, other = false;
-    for (unsigned i = 0; i < linker->count; i++)
-        for (unsigned j = 0; j < linker->inputs[i].count; j++) {
-            const struct statement *s = &linker->inputs[i].statements[j];
-            if (!named(s, &word))
-                continue;
-            own |= i == input && s->linkage == LINK_OWN;
-            other |= i != input;
-        }
-    return own && other;
-}
-
 /* Copies words, the text's own names changed where they clash. */
 static void put_words(struct text *out, const struct ptx_linker *linker, unsigned input,
                       const char *at, size_t size)
 {
+    const struct input *from = &linker->inputs[input];
     const char *stop = at + size;
+    bool changes = false;
+    for (unsigned j = 0; j < from->count && !changes; j++)
+        changes = from->statements[j].clashes;
     while (at < stop) {
         const char *next = skip(at);
         if (next > at)
@@ -350,9 +384,13 @@ static void put_words(struct text *out, const struct ptx_linker *linker, unsigne
             return;
         at = next;
         next = after(at);
+        if (same(at, next, ".loc")) { /* its file is not named any more */
+            at += strcspn(at, "\n");
+            continue;
+        }
         put(out, at, (size_t)(next - at));
-        if (is_word(*at) && *at != '.' && *at != '%' &&
-            clashes(linker, input, at, (size_t)(next - at))) {
+        if (changes && is_word(*at) && *at != '.' && *at != '%' &&
+            clashes(from, at, (size_t)(next - at))) {
             char suffix[24];
             snprintf(suffix, sizeof suffix, "__of_%u", input);
             put(out, suffix, strlen(suffix));
@@ -401,11 +439,13 @@ static void put_pass(struct text *out, const struct ptx_linker *linker, enum kin
         }
 }
 
-kg_status ptx_linker_link(const struct ptx_linker *linker, char **out, char *error,
+kg_status ptx_linker_link(struct ptx_linker *linker, bool whole, char **out, char *error,
                           size_t error_size)
 {
     struct text text = {0};
-    kg_status status = resolve(linker, error, error_size);
+    kg_status status = resolve(linker, whole, error, error_size);
+    if (status == KG_OK && (status = mark_clashes(linker)) != KG_OK)
+        snprintf(error, error_size, "more than %d names of one text clash", CLASHES);
     if (status != KG_OK)
         return status;
     put_header(&text, linker);
