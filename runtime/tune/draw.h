@@ -42,6 +42,9 @@ struct drawn {
     unsigned changed; /* runs */
     unsigned roles;   /* of their data */
 };
+struct draw_buffer;
+/* All elements of a buffer, by threads of this process. */
+void draw_here(const struct draw_buffer *buffer);
 struct drawn draw_fill(const struct replay_memory *memory, const struct draw_row *row,
                        unsigned turn, unsigned level, uint64_t seed, unsigned char *image);
 

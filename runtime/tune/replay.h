@@ -22,6 +22,8 @@ struct replay_footprint { /* of a loaded function, as the driver reports it */
     uint32_t registers, local_bytes, static_shared, max_threads;
 };
 
+struct draw_buffer;
+
 struct replay_observed {      /* of one instrumented launch */
     uint32_t offences, races; /* accesses out of bounds or not allowed, budgets spent; conflicts */
     uint64_t most;            /* branches backward and calls of the thread that made most */
@@ -67,6 +69,7 @@ struct replay_device {
     /* A walk over images of memory (walk.h), which must have been pinned. Any refusal: the caller
      * walks them itself. NULL: not to be had. */
     kg_status (*walk)(struct replay_device *device, const struct walk *w, struct walked *seen);
+    kg_status (*draw)(struct replay_device *device, const struct draw_buffer *buffer); /* alike */
     unsigned char *args; /* packed parameters that both sides are launched with: a gate may change
                             free scalars in them, and puts them back. NULL: not to be had */
     size_t args_size;
@@ -89,6 +92,12 @@ struct replay_extent {
     uint32_t region; /* of a global: index into the capture's regions */
 };
 
+/* Of captured indices. */
+struct learnt {
+    bool known, sorted, is_signed; /* sorted: they never fall */
+    int64_t low, high;
+};
+
 /* A run of an image's bytes of which the original's PTX says the same. */
 struct replay_datum {
     size_t from, to;       /* in an image */
@@ -97,6 +106,7 @@ struct replay_datum {
     uint8_t width;         /* of an element that it loads, bytes */
     unsigned roles;        /* what loaded data are used for: ROLE_… */
     size_t number;         /* of its first element in memory->bound */
+    struct learnt learnt;  /* by draws, where its data are indices */
 };
 
 /* An image is all mapped bytes, extent after extent. Masks have 0xff for bytes that belong. */
@@ -174,6 +184,10 @@ size_t images_differ(const struct replay_memory *memory, const unsigned char *x,
 #define EVERYWHERE ((struct where){NULL, false})
 #define INSIDE(mask) ((struct where){mask, false})
 #define OUTSIDE(mask) ((struct where){mask, true})
+/* Where the value of a word reads as an address in captured memory; of many intervals the last ones
+ * become one. */
+void memory_spans(const struct replay_memory *memory, struct walk_span spans[static WALK_SPANS],
+                  uint32_t *count);
 /* Digest of an image: of the digests of its pieces of 1 MiB, in order. */
 void memory_digest(const struct replay_memory *memory, const unsigned char *image,
                    struct kg_id *out);

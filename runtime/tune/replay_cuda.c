@@ -342,6 +342,7 @@ kg_status cuda_open(const struct kg_capture *capture, const struct replay_reques
                                           .set_select = cuda_set_select,
                                           .observe = cuda_observe,
                                           .walk = cuda_walk,
+                                          .draw = cuda_draw,
                                           .relocate = cuda_relocate};
     cuda->capture = capture;
     cuda->request = request;

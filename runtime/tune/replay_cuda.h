@@ -56,7 +56,8 @@ struct cuda {
     unsigned char *kept_host[REPLAY_SETS]; /* where the device has no room for them */
     unsigned pinned;                       /* images of memory, in images_of's order */
     bool walks;                            /* the GPU can walk them */
-    CUfunction walk;
+    CUfunction walk, draw;
+    unsigned walk_blocks;
     CUdeviceptr walked; /* struct walked; 0: walks are not loaded yet */
     unsigned set;       /* of these, the one in use */
     CUdeviceptr flush;  /* written before a cold sample */
@@ -120,8 +121,7 @@ kg_status cuda_sample(struct replay_device *device, enum side side, bool cold, u
 
 enum { CUDA_IMAGES = 9 };
 kg_status cuda_walk(struct replay_device *device, const struct walk *w, struct walked *seen);
-/* Of any memory that the GPU reaches. */
-kg_status cuda_walk_run(struct cuda *cuda, const struct walk *w, struct walked *seen);
+kg_status cuda_draw(struct replay_device *device, const struct draw_buffer *buffer);
 void cuda_unpin(struct cuda *cuda);
 
 /* ---- replay_observe.c --------------------------------------------------------------------------

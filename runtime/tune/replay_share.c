@@ -69,6 +69,8 @@ static kg_status shared_observe(struct replay_device *device, enum side side, un
 
 SHARED(walk, rest, (struct replay_device * device, const struct walk *w, struct walked *seen),
        (device, w, seen))
+SHARED(draw, rest, (struct replay_device * device, const struct draw_buffer *buffer),
+       (device, buffer))
 SHARED(relocate, rest, (struct replay_device * device, enum layout layout), (device, layout))
 SHARED(set_select, rest, (struct replay_device * device, unsigned index), (device, index))
 
@@ -91,6 +93,7 @@ void share_limit(struct trial *trial, unsigned percent)
     WRAP(sample);
     WRAP(observe);
     WRAP(walk);
+    WRAP(draw);
     WRAP(relocate);
     WRAP(set_select);
 #undef WRAP

@@ -263,6 +263,35 @@ void memory_expected(const struct replay_memory *memory, uint64_t seed, unsigned
     images_mix(memory, out, memory->result, INSIDE(memory->written), EVERYWHERE, out);
 }
 
+static void span_add(struct walk_span *spans, uint32_t *count, uint64_t low, uint64_t size)
+{
+    for (uint32_t i = 0; i < *count; i++)
+        if (low - spans[i].low <= spans[i].size && size <= spans[i].size - (low - spans[i].low))
+            return;
+    if (*count < WALK_SPANS) {
+        spans[(*count)++] = (struct walk_span){low, size};
+        return;
+    }
+    struct walk_span *last = &spans[WALK_SPANS - 1];
+    uint64_t end = last->low + last->size > low + size ? last->low + last->size : low + size;
+    last->low = last->low < low ? last->low : low;
+    last->size = end - last->low;
+}
+
+void memory_spans(const struct replay_memory *memory, struct walk_span spans[static WALK_SPANS],
+                  uint32_t *count)
+{
+    const struct kg_capture *capture = memory->capture;
+    *count = 0;
+    for (uint32_t i = 0; i < capture->region_count; i++) {
+        const struct capture_region *r = &capture->regions[i];
+        if (r->kind == CAPTURE_GLOBAL)
+            continue;
+        span_add(spans, count, r->allocation, r->allocation_size);
+        span_add(spans, count, r->address, r->size);
+    }
+}
+
 enum { PIECE = 1 << 20 };
 
 struct pieces {

@@ -2,6 +2,7 @@
  * fast and the GPU can walk them where they stand (walk_device.cu), in place of some threads of the
  * host. They remain the host's, as ever: nothing is kept twice, and nothing can be stale. Whatever
  * fails here only costs time. */
+#include "tune/draw_element.h"
 #include "tune/replay_cuda.h"
 
 #include "tune/walk_device.inc"
@@ -65,52 +66,89 @@ void cuda_unpin(struct cuda *cuda)
 static kg_status load(struct cuda *cuda)
 {
     CUmodule module;
+    int processors = cuda_attribute(cuda, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    if (cuda->walked)
+        return KG_OK;
+    cuda->walk_blocks = BLOCKS_EACH * (processors < 1 ? 1 : (unsigned)processors);
     TRY("loading walks", real.cuModuleLoadData(&module, walk_ptx));
     TRY("loading walks", real.cuModuleGetFunction(&cuda->walk, module, "kgenrt_walk"));
+    TRY("loading walks", real.cuModuleGetFunction(&cuda->draw, module, "kgenrt_draw"));
     TRY("loading walks", real.cuMemAlloc_v2(&cuda->walked, sizeof(struct walked)));
     return KG_OK;
 }
 
-kg_status cuda_walk_run(struct cuda *cuda, const struct walk *w, struct walked *seen)
+static kg_status walk(struct cuda *cuda, const struct walk *w, struct walked *seen)
 {
-    struct walk walk = *w;
-    void *params[] = {&walk, &cuda->walked};
-    int processors = cuda_attribute(cuda, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-    unsigned blocks = BLOCKS_EACH * (processors < 1 ? 1 : (unsigned)processors);
-    kg_status status = cuda->walked ? KG_OK : load(cuda);
+    struct walk copy = *w;
+    void *params[] = {&copy, &cuda->walked};
+    kg_status status = load(cuda);
     if (status != KG_OK)
         return status;
     TRY("walk", real.cuMemsetD8Async(cuda->walked, 0, 8, cuda->stream));
     TRY("walk", real.cuMemsetD8Async(cuda->walked + 8, 0xff, 8, cuda->stream));
-    TRY("walk", real.cuLaunchKernel(cuda->walk, blocks, 1, 1, THREADS, 1, 1, 0, cuda->stream,
-                                    params, NULL));
+    TRY("walk", real.cuLaunchKernel(cuda->walk, cuda->walk_blocks, 1, 1, THREADS, 1, 1, 0,
+                                    cuda->stream, params, NULL));
     TRY("walk", real.cuMemcpyDtoHAsync_v2(seen, cuda->walked, sizeof *seen, cuda->stream));
     TRY("walk", real.cuStreamSynchronize(cuda->stream));
     return KG_OK;
 }
 
-/* NULL: there is nothing to reach. */
-static bool within(const struct cuda *cuda, unsigned char *const *images, const unsigned char *at)
+static kg_status draw(struct cuda *cuda, const struct draw_buffer *buffer)
 {
-    bool known = !at;
-    for (unsigned i = 0; i < CUDA_IMAGES && !known; i++)
-        known = at == images[i];
-    return known;
+    struct draw_buffer copy = *buffer;
+    void *params[] = {&copy};
+    kg_status status = load(cuda);
+    if (status != KG_OK)
+        return status;
+    TRY("draw", real.cuLaunchKernel(cuda->draw, cuda->walk_blocks, 1, 1, THREADS, 1, 1, 0,
+                                    cuda->stream, params, NULL));
+    TRY("draw", real.cuStreamSynchronize(cuda->stream));
+    return KG_OK;
+}
+
+/* Whether these are images that the GPU knows, where one is named at all, and [from, to) lies in
+ * them and is worth it. */
+static bool takes(const struct cuda *cuda, const unsigned char *const *named, unsigned count,
+                  uint64_t from, uint64_t to)
+{
+    unsigned char *images[CUDA_IMAGES];
+    images_of(cuda->memory, images);
+    if (!cuda->walks || to > cuda->memory->total || from > to || to - from < WALK_FROM)
+        return false;
+    for (unsigned i = 0, k; i < count; i++) {
+        for (k = 0; named[i] && k < CUDA_IMAGES && named[i] != images[k]; k++)
+            ;
+        if (k == CUDA_IMAGES)
+            return false;
+    }
+    return true;
+}
+
+/* A lost context walks nothing any more. */
+static kg_status done(struct cuda *cuda, kg_status status)
+{
+    cuda->walks = status == KG_OK;
+    return status;
 }
 
 kg_status cuda_walk(struct replay_device *device, const struct walk *w, struct walked *seen)
 {
     struct cuda *cuda = (struct cuda *)device;
-    unsigned char *images[CUDA_IMAGES];
-    if (!cuda->walks || w->to > cuda->memory->total || w->to - w->from < WALK_FROM)
+    const unsigned char *named[] = {w->x, w->y, w->out, w->masks[0], w->masks[1], w->masks[2]};
+    if (!takes(cuda, named, sizeof named / sizeof *named, w->from, w->to))
         return KG_UNSUPPORTED;
-    images_of(cuda->memory, images);
-    const unsigned char *all[3 + WALK_MASKS] = {w->x,        w->y,        w->out,
-                                                w->masks[0], w->masks[1], w->masks[2]};
-    for (unsigned i = 0; i < 3 + WALK_MASKS; i++)
-        if (!within(cuda, images, all[i]))
-            return KG_UNSUPPORTED;
-    kg_status status = cuda_walk_run(cuda, w, seen);
-    cuda->walks = status == KG_OK; /* a lost context walks nothing any more */
-    return status;
+    return done(cuda, walk(cuda, w, seen));
+}
+
+kg_status cuda_draw(struct replay_device *device, const struct draw_buffer *buffer)
+{
+    struct cuda *cuda = (struct cuda *)device;
+    const unsigned char *named[] = {buffer->pristine, buffer->slack, buffer->written,
+                                    buffer->poisoned, buffer->image};
+    uint64_t to = buffer->from + buffer->count * buffer->width;
+    bool aligned = buffer->from % buffer->width == 0 && !(buffer->width & (buffer->width - 1)) &&
+                   buffer->width <= 8;
+    if (!aligned || !takes(cuda, named, sizeof named / sizeof *named, buffer->from, to))
+        return KG_UNSUPPORTED;
+    return done(cuda, draw(cuda, buffer));
 }

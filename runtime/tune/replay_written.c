@@ -35,43 +35,18 @@ struct search {
     unsigned group_count;
 };
 
-/* Where the value of a word reads as an address it is never changed, for a kernel that follows it
- * would fault. Of many intervals the last ones become one. */
-static void span_add(struct walk *w, uint64_t low, uint64_t size)
-{
-    for (uint32_t i = 0; i < w->span_count; i++)
-        if (low - w->spans[i].low <= w->spans[i].size &&
-            size <= w->spans[i].size - (low - w->spans[i].low))
-            return;
-    if (w->span_count < WALK_SPANS) {
-        w->spans[w->span_count++] = (struct walk_span){low, size};
-        return;
-    }
-    struct walk_span *last = &w->spans[WALK_SPANS - 1];
-    uint64_t end = last->low + last->size > low + size ? last->low + last->size : low + size;
-    last->low = last->low < low ? last->low : low;
-    last->size = end - last->low;
-}
-
 /* Changes the lowest bit of each 4-byte word in a group that the original writes, or only reads. */
 static struct walk nudge(const struct search *search, unsigned char *image,
                          const struct group *group)
 {
     const struct replay_memory *memory = search->memory;
-    const struct kg_capture *capture = memory->capture;
     struct walk w = {.kind = WALK_NUDGE,
                      .x = memory->pristine,
                      .out = image,
                      .masks = {memory->written, memory->read},
                      .from = group->from,
                      .to = group->to};
-    for (uint32_t i = 0; i < capture->region_count; i++) {
-        const struct capture_region *r = &capture->regions[i];
-        if (r->kind == CAPTURE_GLOBAL)
-            continue;
-        span_add(&w, r->allocation, r->allocation_size);
-        span_add(&w, r->address, r->size);
-    }
+    memory_spans(memory, w.spans, &w.span_count);
     return w;
 }
 

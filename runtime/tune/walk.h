@@ -9,14 +9,17 @@
 
 #ifdef __CUDACC__
 #define WALK_FUNCTION static __device__ inline
+#define WALK_CALLED static __device__ __noinline__ /* the driver compiles it in each replay */
 #else
 #include <string.h>
 #define WALK_FUNCTION static inline
+#define WALK_CALLED static inline
 #endif
 
 enum walk_kind {
     WALK_MIX,    /* out: y where the masks are set, else x (NULL: all ones) */
     WALK_DIFFER, /* bytes that differ between x and y where the masks are set */
+    WALK_SUM,    /* of all words of x, each mixed with its place: tells contents apart */
     WALK_NUDGE,  /* out: the lowest bit of 4-byte words changed */
 };
 enum walk_source { WALK_IMAGE, WALK_ZEROS, WALK_PATTERN, WALK_POISON };
@@ -49,8 +52,8 @@ struct walk {
 };
 
 struct walked {
-    uint64_t count; /* DIFFER: bytes … */
-    uint64_t first; /* … and the first one; UINT64_MAX: none */
+    uint64_t count; /* DIFFER: bytes; SUM: the sum */
+    uint64_t first; /* DIFFER: the first one; UINT64_MAX: none */
 };
 
 WALK_FUNCTION uint64_t random_word(uint64_t seed, uint64_t index)
@@ -223,6 +226,9 @@ WALK_FUNCTION void walk_word(const struct walk *w, uint64_t at, struct walked *s
         break;
     case WALK_DIFFER:
         walk_differ(w, at, seen);
+        break;
+    case WALK_SUM:
+        seen->count += random_word(walk_load(w->x, at), at);
         break;
     default:
         walk_nudge(w, at);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-unsigned element_bits(uint8_t type)
+unsigned fragment_bits(uint8_t type)
 {
     return ptx_types[type].bits; /* tf32: 32, as a register holds it */
 }
@@ -130,7 +130,7 @@ static bool by_quad_pairs(const struct matrix *plan)
 static void place(const struct matrix *plan, unsigned fragment, unsigned lane, unsigned at,
                   unsigned *row, unsigned *column)
 {
-    unsigned rows, columns, bits = element_bits(plan->types[fragment]);
+    unsigned rows, columns, bits = fragment_bits(plan->types[fragment]);
     extent(plan, fragment, &rows, &columns);
     if (plan->wmma) {
         unsigned in_register = bits < 32 ? 32 / bits : 1;
@@ -159,7 +159,7 @@ static void place(const struct matrix *plan, unsigned fragment, unsigned lane, u
 bool matrix_places(struct kg_arena *arena, struct matrix *plan)
 {
     for (unsigned fragment = 0; fragment < FRAGMENTS; fragment++) {
-        unsigned bits = element_bits(plan->types[fragment]);
+        unsigned bits = fragment_bits(plan->types[fragment]);
         unsigned each = (bits < 32 ? 32 / bits : 1) * plan->counts[fragment];
         uint16_t *places = arena_alloc(arena, sizeof *places * WARP * each + 1);
         if (!places)
@@ -179,7 +179,7 @@ bool matrix_places(struct kg_arena *arena, struct matrix *plan)
 static void exchange(const struct matrix *plan, struct lane *lanes, struct matrices *x,
                      unsigned fragment, int group)
 {
-    unsigned bits = element_bits(plan->types[fragment]), each = bits < 32 ? 32 / bits : 1;
+    unsigned bits = fragment_bits(plan->types[fragment]), each = bits < 32 ? 32 / bits : 1;
     uint64_t mask = bits == 64 ? ~UINT64_C(0) : (UINT64_C(1) << bits) - 1;
     uint64_t *whole = fragment == FRAGMENT_A   ? x->a[0]
                       : fragment == FRAGMENT_B ? x->b[0]
@@ -233,7 +233,7 @@ bool matrix_fits(const struct ptx_form *form, const struct matrix *plan)
     if ((plan->m != 8 && plan->m != 16) || plan->n != 8)
         return false;
     for (unsigned i = 0; i < FRAGMENTS; i++) {
-        unsigned rows, columns, bits = element_bits(plan->types[i]);
+        unsigned rows, columns, bits = fragment_bits(plan->types[i]);
         extent(plan, i, &rows, &columns);
         unsigned quads = by_quad_pairs(plan) ? 4 : 1;
         if (plan->counts[i] * WARP * (bits < 64 ? 32u : 64u) != rows * columns * bits * quads)
@@ -256,7 +256,7 @@ static void *operand_at(struct lane *lane, const struct code *c, uint64_t offset
 static bool move_fragment(struct lane *lane, unsigned number, const struct code *c, bool store)
 {
     const struct matrix *plan = c->matrix;
-    unsigned fragment = plan->fragment, bits = element_bits(plan->types[fragment]), rows, columns;
+    unsigned fragment = plan->fragment, bits = fragment_bits(plan->types[fragment]), rows, columns;
     unsigned each = bits < 32 ? 32 / bits : 1;
     extent(plan, fragment, &rows, &columns);
     /* b is kept as n rows of k: its columns in memory are our rows */

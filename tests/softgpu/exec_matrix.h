@@ -38,7 +38,7 @@ struct matrices {
     uint64_t c[MATRIX_M][MATRIX_K], d[MATRIX_M][MATRIX_K];
 };
 
-unsigned element_bits(uint8_t type);
+unsigned fragment_bits(uint8_t type);
 /* exec_mma.c: d = a * b + c */
 void matrix_multiply(const struct matrix *plan, struct matrices *x);
 

@@ -277,7 +277,7 @@ static void multiply_doubles(const struct matrix *plan, struct matrices *x)
 
 static int64_t integer_of(uint8_t type, uint64_t bits)
 {
-    unsigned shift = 64 - element_bits(type);
+    unsigned shift = 64 - fragment_bits(type);
     bool is_signed = type == PTX_TYPE_s8 || type == PTX_TYPE_s4 || type == PTX_TYPE_s32;
     return is_signed ? (int64_t)(bits << shift) >> shift : (int64_t)(bits << shift >> shift);
 }

@@ -1,11 +1,14 @@
-/* Walks over images: what comes out is what a loop over bytes says, and the kernel that walks on
- * the GPU gives the very same bytes, on the software GPU's executor; and the replay's device pins
- * large images and walks them by the driver. */
+/* Walks over images, and draws: what comes out is what a loop over bytes says, and the kernel that
+ * walks on the GPU gives the very same bytes, on the software GPU's executor; and the replay's
+ * device pins large images and walks them by the driver. */
+#include "tune/draw.h"
+#include "tune/draw_element.h"
 #include "tune/replay_cuda.h"
 
 #include "unit/exec_test.h"
 
 #include <dlfcn.h>
+#include <math.h>
 
 #include "tune/walk_device.inc"
 
@@ -38,7 +41,7 @@ static void refill(void)
 
 static struct walk random_walk(void)
 {
-    struct walk w = {.kind = (uint32_t)draw(3),
+    struct walk w = {.kind = (uint32_t)draw(4),
                      .source = (uint32_t)draw(4),
                      .x = draw(6) ? images[0] : images[5],
                      .y = images[1],
@@ -110,6 +113,14 @@ static struct walked differ(const struct walk *w)
     return seen;
 }
 
+static struct walked sum(const struct walk *w)
+{
+    struct walked seen = {0, UINT64_MAX};
+    for (uint64_t at = w->from & ~UINT64_C(7); at < w->to; at += 8)
+        seen.count += random_word(walk_load(w->x, at), at);
+    return seen;
+}
+
 static bool any(const unsigned char *mask, uint64_t at)
 {
     return mask[at] || mask[at + 1] || mask[at + 2] || mask[at + 3];
@@ -164,6 +175,8 @@ static void agree(void)
         mix(&w, bytes);
     else if (w.kind == WALK_DIFFER)
         plain = differ(&w);
+    else if (w.kind == WALK_SUM)
+        plain = sum(&w);
     else
         nudge(&w, bytes);
     /* around it, in the same words, stands x */
@@ -175,6 +188,102 @@ static void agree(void)
             return;
         }
     CHECK(here.count == plain.count && here.first == plain.first);
+}
+
+/* ---- draws -------------------------------------------------------------------------------------
+ */
+
+/* Every row, for every type of element, at each level, of buffers that lie anywhere. */
+static void draw_alike(const struct draw_buffer *from, const struct draw_row *row)
+{
+    static unsigned char before[ROOM], here[ROOM];
+    struct draw_buffer b = *from;
+    struct test_call call = call_of(module, "kgenrt_draw", 2, 32, 0);
+    b.floats = row->floats;
+    b.integers = row->integers;
+    b.indices = row->indices;
+    memcpy(before, images[5], ROOM);
+    draw_here(&b);
+    memcpy(here, images[5], ROOM);
+    memcpy(images[5], before, ROOM);
+    call_add(&call, &b, sizeof b);
+    call_good(&call);
+    if (!CHECK(!memcmp(here, images[5], ROOM)))
+        fprintf(stderr, "  %s, type %u of %u bytes, level %u\n", row->text, b.type, b.width,
+                b.level);
+    CHECK(row->indices == INDICES_KEEP || !b.indexed || memcmp(here, before, ROOM));
+}
+
+static void draws_agree(void)
+{
+    static const struct {
+        enum draw_type type;
+        unsigned width, bits;
+        double least, most;
+    } types[] = {{TYPE_WHOLE, 1, 0, 0, 0},     {TYPE_WHOLE, 2, 0, 0, 0},
+                 {TYPE_WHOLE, 4, 0, 0, 0},     {TYPE_WHOLE, 8, 0, 0, 0},
+                 {TYPE_F16, 2, 11, -24, 16},   {TYPE_BF16, 2, 8, -133, 128},
+                 {TYPE_F32, 4, 24, -149, 128}, {TYPE_F64, 8, 53, -1074, 1024}};
+    for (unsigned t = 0; t < sizeof types / sizeof *types; t++)
+        for (unsigned r = 0; r < draw_row_count; r++)
+            for (unsigned level = 0; level < 6; level += 3) {
+                unsigned width = types[t].width, from = width * (unsigned)draw(30);
+                struct draw_buffer b = {.pristine = images[0],
+                                        .slack = images[2],
+                                        .written = images[3],
+                                        .poisoned = images[4],
+                                        .image = images[5],
+                                        .from = from,
+                                        .count = (BYTES - from) / width - draw(9),
+                                        .seed = draw(UINT64_MAX),
+                                        .type = types[t].type,
+                                        .width = width,
+                                        .bits = types[t].bits,
+                                        .indexed = draw_rows[r].flags & DRAW_INDEXED &&
+                                                   types[t].type == TYPE_WHOLE,
+                                        .addresses = draw(2) != 0,
+                                        .level = level,
+                                        .scale = level ? 0.25 : 1,
+                                        .mean = 1000.5,
+                                        .least = types[t].least,
+                                        .most = types[t].most,
+                                        .one_sign = -INFINITY,
+                                        .one_in = 1 + draw(40),
+                                        .step = 7,
+                                        .shift = draw(100),
+                                        .low = draw(50),
+                                        .high = 1000 + draw(50),
+                                        .beyond = 13,
+                                        .span_count = 1,
+                                        .spans = {{draw(UINT64_MAX), UINT64_MAX / 16}}};
+                refill();
+                draw_alike(&b, &draw_rows[r]);
+            }
+}
+
+/* What types can be: that the text of elements keeps to them is what the host's own conversions
+ * say. */
+static void halves(void)
+{
+    for (unsigned i = 0; i < 200000; i++) {
+        double value = draw_spread(random_word(3, i), -27, 17);
+        unsigned char bytes[8];
+        uint16_t half;
+        element_put(bytes, 0, ELEMENT_F16, value);
+        memcpy(&half, bytes, 2);
+        if (!CHECK(half == draw_encode(TYPE_F16, value, 0)))
+            return;
+        element_put(bytes, 0, ELEMENT_BF16, value);
+        memcpy(&half, bytes, 2);
+        if (!CHECK(half == draw_encode(TYPE_BF16, value, 0)))
+            return;
+    }
+    for (int x = -1074; x < 1024; x++)
+        CHECK(draw_bits(draw_power(x)) == draw_bits(ldexp(1, x)));
+    for (unsigned i = 0; i < 1000; i++) {
+        double x = -1000 + 2000 * draw_unit(random_word(4, i));
+        CHECK(fabs(draw_power(x) / exp2(x) - 1) < 1e-4);
+    }
 }
 
 /* ---- by the driver -----------------------------------------------------------------------------
@@ -221,6 +330,22 @@ static void by_the_driver(void)
     CHECK(cuda_walk(&cuda.device, &w, &seen) == KG_UNSUPPORTED);
     w.y = NULL, w.to = memory.total + 8;
     CHECK(cuda_walk(&cuda.device, &w, &seen) == KG_UNSUPPORTED);
+    struct draw_buffer drawn = {.pristine = memory.pristine,
+                                .slack = memory.slack,
+                                .written = memory.written,
+                                .poisoned = memory.poisoned,
+                                .image = memory.work,
+                                .from = 64,
+                                .count = 1 << 18,
+                                .seed = 5,
+                                .width = 4,
+                                .one_in = 1};
+    CHECK(cuda_draw(&cuda.device, &drawn) == KG_OK);
+    drawn.image = memory.other;
+    draw_here(&drawn);
+    CHECK(!memcmp(memory.work, memory.other, memory.total));
+    drawn.from++;
+    CHECK(cuda_draw(&cuda.device, &drawn) == KG_UNSUPPORTED);
     cuda_unpin(&cuda);
     memory_free(&memory);
 }
@@ -233,7 +358,10 @@ int main(void)
     module = module_of(walk_ptx);
     for (unsigned round = 0; CHECK(module) && round < ROUNDS; round++)
         agree();
+    if (module)
+        draws_agree();
     exec_module_destroy(module);
+    halves();
     by_the_driver();
     test_free_all();
     return test_result();

@@ -38,12 +38,14 @@ struct search {
 static void note(struct search *search, const char *text, unsigned turn, uint64_t seed,
                  const char *why)
 {
-    char hex[20], digest[KG_ID_TEXT];
-    struct kg_id id;
-    memory_digest(search->trial->memory, search->trial->memory->work, &id);
+    const struct replay_memory *memory = search->trial->memory;
+    char hex[20], sum[20];
+    struct walked seen;
+    memory_walk(memory, (struct walk){.kind = WALK_SUM, .x = memory->work}, &seen);
     snprintf(hex, sizeof hex, "%016llx", (unsigned long long)seed);
+    snprintf(sum, sizeof sum, "%016llx", (unsigned long long)seen.count);
     json_t *entry = json_pack("{ss si ss ss sb}", "contents", text, "level", (int)search->level,
-                              "seed", hex, "inputs", id_text(&id, digest), "used", !*why);
+                              "seed", hex, "inputs_sum", sum, "used", !*why);
     if (turn)
         json_object_set_new(entry, "buffer", json_integer(turn));
     if (*why)
