@@ -44,12 +44,15 @@ static inline bool watching(void)
 /* Tells runtime/app of this thread's context if it was not met before. */
 void context_met(void);
 
-/* ---- hooks_nvrtc.c -----------------------------------------------------------------------------
+/* ---- hooks_nvrtc.c, hooks_link.c ---------------------------------------------------------------
  */
 
-/* What to answer who looked up NVRTC_HOOKED and is to get `found`. */
-#define NVRTC_HOOKED "nvrtcGetCUBIN"
+/* What to answer who looked up nvrtcGetCUBIN, nvJitLinkAddData, nvJitLinkGetLinkedCubin or
+ * nvJitLinkDestroy and is to get `found`. */
 void *nvrtc_answer(void *found);
+void *jit_add_answer(void *found);
+void *jit_get_answer(void *found);
+void *jit_destroy_answer(void *found);
 
 /* ---- lookup.c ----------------------------------------------------------------------------------
  */

@@ -181,12 +181,33 @@ static struct answer answer(int row, void *handle, void *caller)
     return (struct answer){mine[row], true};
 }
 
-static struct answer answer_nvrtc(void *handle, void *caller)
+/* What compilers and linkers in the process make is seen by these of their functions. */
+static const struct {
+    const char *name;
+    void *(*answer)(void *found);
+} makers[] = {
+    {"nvrtcGetCUBIN", nvrtc_answer},
+    {"nvJitLinkAddData", jit_add_answer},
+    {"nvJitLinkGetLinkedCubin", jit_get_answer},
+    {"nvJitLinkDestroy", jit_destroy_answer},
+};
+
+EARLY static int maker_named(const char *name)
 {
-    void *found = inside_kgenrt || handle == RTLD_NEXT ? NULL : dlsym_next(handle, NVRTC_HOOKED);
+    for (unsigned i = 0; name[0] == 'n' && name[1] == 'v' && i < sizeof makers / sizeof *makers;
+         i++)
+        if (text_equal(name, makers[i].name))
+            return (int)i;
+    return -1;
+}
+
+static struct answer answer_maker(int maker, void *handle, void *caller)
+{
+    void *found =
+        inside_kgenrt || handle == RTLD_NEXT ? NULL : dlsym_next(handle, makers[maker].name);
     if (!found || owner(found) == owner(caller))
         return (struct answer){NULL, false};
-    return (struct answer){nvrtc_answer(found), true};
+    return (struct answer){makers[maker].answer(found), true};
 }
 
 /* An interposer before us that wants what it stands before: the C library's versions of the name
@@ -213,8 +234,9 @@ EARLY __attribute__((used)) HIDDEN struct answer lookup_symbol(void *handle, con
     find_next();
     if (!next_dlsym)
         return (struct answer){NULL, true};
-    if (name && name[0] == 'n' && text_equal(name, NVRTC_HOOKED))
-        return answer_nvrtc(handle, caller);
+    int maker = name ? maker_named(name) : -1;
+    if (maker >= 0)
+        return answer_maker(maker, handle, caller);
     int row = name ? row_named(name) : -1;
     return row < 0 ? (struct answer){NULL, false} : answer(row, handle, caller);
 }

@@ -17,6 +17,7 @@ static void after_fork_child(void)
     forked = true;
     kernels_after_fork_child();
     material_after_fork_child();
+    linking_after_fork_child();
     context_unseen(NULL);
     graphs_after_fork_child();
     app_after_fork_child();

@@ -237,6 +237,16 @@ void material_add(const void *cubin, size_t size, char *ptx);
 bool material_join(const void *cubin, size_t size, struct kg_bytes *out);
 void material_after_fork_child(void);
 
+/* ---- linking.c: cubins that are linked in this process ------------------------------------------
+ */
+
+/* `link` is the linker's handle. Data that are no PTX are passed over. cubin: as for
+ * material_add; of size 0, as long as its headers say. */
+void linking_input(const void *link, const void *data, size_t size);
+void linking_output(const void *link, const void *cubin, size_t size);
+void linking_end(const void *link);
+void linking_after_fork_child(void);
+
 /* ---- dispatch.c: the hot path
  * -------------------------------------------------------------------- */
 

@@ -135,7 +135,7 @@ static void list_programs(void)
 {
     const char *cubin = e2e_text("%s/e2e_code/add.cubin", E2E_BUILD);
     const char *ptx = e2e_text("%s/e2e_code/add.ptx", E2E_BUILD), *other = another();
-    const char *nvrtc = cuda_library("libnvrtc.so");
+    const char *nvrtc = cuda_library("libnvrtc.so"), *nvjitlink = cuda_library("libnvJitLink.so");
     add("PTX of this architecture", "forms", forms)->says = "right, compiled for 90";
     add("debug build, LZ4", "forms-debug", forms);
     add("PTX of lower and higher architectures", "forms-archs", forms)->says =
@@ -154,6 +154,9 @@ static void list_programs(void)
     add_jit("linked by the driver", one, "1", (const char *[]){"culink", ptx, NULL});
     if (!access(nvrtc, R_OK))
         add_jit("a cubin of NVRTC", one, "1", (const char *[]){"nvrtc", nvrtc, NULL});
+    if (!access(nvrtc, R_OK) && !access(nvjitlink, R_OK))
+        add_jit("a cubin of nvJitLink", one, "1",
+                (const char *[]){"nvjitlink", nvrtc, nvjitlink, NULL});
 }
 
 /* ---- running, and what is said of it --------------------------------------------------------- */
