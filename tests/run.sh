@@ -1,14 +1,14 @@
 #!/bin/sh
-# Builds everything and runs all tests: release build, then the address and undefined-behaviour sanitizers. Installs what is
-# missing. GPU tests are skipped, with their reason, where there is no GPU. The last line sums up all builds; the exit status
-# is 0 only if nothing failed.
+# Builds everything and runs all tests: release build, then the address and undefined-behaviour sanitizers; then what has
+# threads (label tsan), with the thread sanitizer. Installs what is missing. GPU tests are skipped, with their reason, where
+# there is no GPU. The last line sums up all builds; the exit status is 0 only if nothing failed.
 #
 #   tests/run.sh [--quick | --full] [ctest arguments]
 #
 # --quick: the release build only. --full: then also the corpus of variants (tests/cheats) with twenty seeds; takes hours.
 set -eu
 cd "$(dirname "$0")/.."
-presets="release asan"
+presets="release asan tsan"
 full=
 case ${1:-} in
 --quick) presets=release; shift ;;

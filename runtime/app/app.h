@@ -101,7 +101,7 @@ struct kernel {
     atomic_bool held;   /* captured now, or thought about: not recycled */
     char name[512];     /* mangled, cut if longer; as a capture's entry */
     struct module *module;
-    CUcontext context;                   /* of the module load or first sight */
+    _Atomic(CUcontext) context;          /* of the module load or first sight */
     uint64_t samples;                    /* event timings taken */
     double sampled_ns[32];               /* the last of them */
     double gpu_ns;                       /* estimated GPU time of all launches */

@@ -66,7 +66,8 @@ static __attribute__((noinline)) enum refusal context_refused(const struct kerne
          real.cuStreamGetGreenCtx(launch->explicit_stream, &green) != CUDA_SUCCESS || green))
         return REFUSED_GREEN;
     if ((why & SEVERAL) &&
-        (real.cuCtxGetCurrent(&now) != CUDA_SUCCESS || !now || now != kernel->context))
+        (real.cuCtxGetCurrent(&now) != CUDA_SUCCESS || !now ||
+         now != atomic_load_explicit(&kernel->context, memory_order_relaxed)))
         return REFUSED_CONTEXT;
     return REFUSAL_COUNT;
 }

@@ -3,6 +3,7 @@
  *
  * Three processes: `prepare` publishes the variant, `program` is the unmodified program, and the
  * test itself starts both. */
+#define E2E_OWN_PROGRAM 1
 #include "adding_variant.h"
 
 /* One launch through cuLaunchKernel; the other ways below differ in one thing each. */
