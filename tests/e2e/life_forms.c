@@ -9,6 +9,9 @@
 
 static bool swaps;
 
+static const char equal[] =
+    BODY("fast", ", .param .u64 c", "ld.param.u64 %d6, [c]; ld.global.f32 %f3, [%d6];\n", "");
+
 /* The same name and parameters, another kernel: nobody made a variant of it. */
 static const char other[] =
     BODY("work", "", "ld.const.f32 %f3, [coefficient];\n", "add.f32 %f4, %f4, 0f40E00000;\n");
@@ -342,6 +345,59 @@ static void one(const struct form *form)
     json_decref(status);
 }
 
+/* Runs the form again and again under mode tune; how many of its launches were checked. */
+static int run_watched(const struct form *form, const char *seconds)
+{
+    const char *devices = e2e_text("SOFTGPU_DEVICES=%s", form->devices);
+    const char *const command[] = {"/proc/self/exe",         "program", form->name, "plain",
+                                   e2e_gpu ? "gpu" : "soft", seconds,   NULL};
+    const char *const with[] = {e2e_preload(),
+                                "KGENRT_MODE=tune",
+                                "KGENRT_SHADOW_EVERY=2",
+                                "KGENRT_HOT_LAUNCHES=1",
+                                "KGENRT_HOT_SHARE=0",
+                                devices,
+                                NULL};
+    int checked = 0;
+    WELL(system(e2e_text("rm -rf '%s/flight'", e2e_cache)));
+    int status = e2e_run(command, with, 200);
+    if (!CHECK(status == 0)) {
+        fprintf(stderr, "%s, watched: exit status %d\n", form->name, status);
+        e2e_show_log();
+    }
+    json_t *json = e2e_json("status", NULL), *kernel, *one;
+    json_t *process = json_array_get(json_object_get(json, "processes"), 0);
+    size_t k, v;
+    json_array_foreach(json_object_get(process, "kernels"), k, kernel)
+    {
+        json_array_foreach(json_object_get(kernel, "variants"), v, one)
+        {
+            checked += (int)json_integer_value(json_object_get(one, "checked"));
+            CHECK(!json_integer_value(json_object_get(one, "differed")));
+        }
+    }
+    json_decref(json);
+    return checked;
+}
+
+/* With a variant that is equal, while it is checked and timed beside the original and launches are
+ * captured: what goes under the program's hands goes under these, too. */
+static void watched(void)
+{
+    int checked = 0;
+    unsetenv("KGENRT_SHADOW_MIB");
+    setenv("KGENRT_LIVE_PAIRS", "512", 1);
+    e2e_fresh_cache();
+    CHECK(e2e_run((const char *[]){"/proc/self/exe", "equal", NULL}, NULL, 60) == 0);
+    for (int seconds = 1; !checked && seconds < 60; seconds *= 4)
+        for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+            if (!strcmp(forms[i].devices, "1"))
+                checked += run_watched(&forms[i], e2e_text("%d", seconds));
+    fprintf(stderr, "watched: %d launches were checked\n", checked);
+    CHECK(checked > 0);
+    e2e_remove_cache();
+}
+
 /* forms/closing.c: a program without any code of ours, whose library loads the code and goes. */
 static void closing(void)
 {
@@ -377,12 +433,17 @@ int main(int argc, char **argv)
     size_t all = sizeof forms / sizeof *forms;
     if (argc > 1 && !strcmp(argv[1], "prepare"))
         return adding_prepare();
+    if (argc > 1 && !strcmp(argv[1], "equal"))
+        return adding_publish(equal);
     if (argc > 4 && !strcmp(argv[1], "program")) {
         swaps = !strcmp(argv[3], "swapped");
         e2e_gpu = !strcmp(argv[4], "gpu");
+        double end = e2e_now() + (argc > 5 ? atoi(argv[5]) : 0);
         for (size_t i = 0; i < all; i++)
             if (!strcmp(argv[2], forms[i].name))
-                forms[i].run();
+                do
+                    forms[i].run();
+                while (e2e_now() < end);
         return test_result();
     }
     e2e_begin(argc, argv);
@@ -393,5 +454,6 @@ int main(int argc, char **argv)
             one(&forms[i]);
     closing();
     e2e_remove_cache();
+    watched();
     return test_result();
 }
