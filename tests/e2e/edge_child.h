@@ -47,7 +47,7 @@ static inline int child_status(pid_t pid)
 /* A cache folder that goes with the test. */
 static inline void fresh_cache(void)
 {
-    static char path[] = "/tmp/kgenrt-edge-XXXXXX";
+    char path[] = "/tmp/kgenrt-edge-XXXXXX";
     if (!mkdtemp(path)) {
         perror(path);
         exit(1);

@@ -1,9 +1,11 @@
 /* The ways a program finds the driver's functions, under the preload, against a driver that logs
- * and answers: which requests get our functions, and which the driver's own. */
+ * and answers: which requests get our functions, and which the driver's own. And all of it with the
+ * auditor beside the preload. */
 #include <dlfcn.h>
 
 #include "gpu/real.h"
 
+#include "../../interpose/audit/tunable.h"
 #include "edge_child.h"
 
 static void *driver;
@@ -103,6 +105,16 @@ static void next_users(void)
     CHECK(!next_init());
     driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     CHECK(!start_tool());
+}
+
+/* What a driver looks up for itself is its own. */
+static void own_look_ups(void)
+{
+    void *(*own)(void *, const char *);
+    open_driver();
+    *(void **)&own = dlsym(driver, "fake_own");
+    CHECK(whose(own(driver, "cuInit")) == 'd' && whose(own(driver, "cuLaunchKernel")) == 'd');
+    CHECK(whose(dlsym(driver, "cuInit")) == 'k');
 }
 
 /* Another interposer of the launch, before us or behind us: each is entered once, and the driver.
@@ -223,6 +235,7 @@ int main(int argc, char **argv)
         {"no-driver-yet", no_driver_yet, PRELOAD, FAKE},
         {"old-driver", old_driver, PRELOAD, FAKE "/old"},
         {"next-users", next_users, PRELOAD, FAKE},
+        {"own-look-ups", own_look_ups, PRELOAD, FAKE},
         {"wrapped-before", wrapped, FAKE "/libwrap.so " PRELOAD, FAKE},
         {"wrapped-behind", wrapped, PRELOAD " " FAKE "/libwrap.so", FAKE},
         {"versions", versions, PRELOAD, FAKE},
@@ -230,5 +243,11 @@ int main(int argc, char **argv)
         {"streams", streams, PRELOAD, FAKE},
         {"forked", forked, PRELOAD, FAKE},
     };
+    int result = scenarios_run(argc, argv, list, sizeof list / sizeof *list);
+    if (argc > 1 || result)
+        return result;
+    fprintf(stderr, "-- and with LD_AUDIT\n");
+    setenv("LD_AUDIT", BUILD_DIR "/libkgenrt_audit.so", 1);
+    setenv("GLIBC_TUNABLES", AUDIT_TUNABLE, 1);
     return scenarios_run(argc, argv, list, sizeof list / sizeof *list);
 }

@@ -6,6 +6,9 @@
 const char *fake_calls(void);
 void fake_forget(void);
 
+/* dlsym, as called by the driver. */
+void *fake_own(void *handle, const char *name);
+
 /* Adds to the log. Inside the library only. */
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -55,7 +55,8 @@ static inline int job_begin(struct job *job)
     CUdevice device;
     CUmodule module;
 #ifndef LINKED
-    job_driver = dlopen("libcuda.so.1", RTLD_NOW);
+    const char *name = getenv("JOB_DRIVER");
+    job_driver = dlopen(name ? name : "libcuda.so.1", RTLD_NOW);
     if (!job_driver)
         return __LINE__;
 #endif
