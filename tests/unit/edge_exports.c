@@ -1,7 +1,10 @@
-/* exports.map, the table and the library agree: what is HOOKED is shown, and nothing else. */
+/* exports.map, the table and the library agree: what is HOOKED is shown, and nothing else. And what
+ * the auditor shows. */
 #include "gpu/real.h"
 
 #include <dlfcn.h>
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "test.h"
@@ -61,8 +64,33 @@ static void library_shows(void)
         fprintf(stderr, "no library, or no nm: its symbols were not listed\n");
 }
 
+/* The auditor needs no library, and watches no PLT entry: with la_pltenter, or la_pltexit, every
+ * call of a program would go through it. */
+static void auditor_shows(void)
+{
+    static const char *const shown[] = {"la_version", "la_objopen", "la_symbind64", "la_preinit"};
+    FILE *list = popen("nm -D " BUILD_DIR "/libkgenrt_audit.so 2>/dev/null", "r");
+    char line[256], kind, name[256];
+    unsigned count = 0;
+    while (list && fgets(line, sizeof line, list)) {
+        bool known = false;
+        CHECK(sscanf(line, "%*s %c %255s", &kind, name) == 2 && kind == 'T');
+        for (unsigned i = 0; i < sizeof shown / sizeof *shown; i++)
+            known |= !strcmp(shown[i], name);
+        if (!CHECK(known))
+            fprintf(stderr, "libkgenrt_audit.so shows %s\n", name);
+        count++;
+    }
+    if (list && pclose(list) == 0)
+        CHECK(count == sizeof shown / sizeof *shown);
+    else
+        fprintf(stderr, "no auditor, or no nm: its symbols were not listed\n");
+    CHECK(system("readelf -d " BUILD_DIR "/libkgenrt_audit.so 2>/dev/null | grep NEEDED") != 0);
+}
+
 int main(void)
 {
+    auditor_shows();
     map_lists();
     library_shows();
     return test_result();
