@@ -112,6 +112,8 @@ const char *date_text(double seconds, char out[static SHORT_TEXT]);
 /* A short readable form of a mangled name, without arguments: "_Z4polyPfi" is "poly",
  * "_ZN3app5scaleIfLi4EEEvPf" is "app::scale<float, 4>". What it cannot read it copies. */
 const char *name_readable(const char *mangled, char *out, size_t size);
+/* A line with the mangled names in it made readable; cut to the size. */
+const char *names_readable(const char *line, char *out, size_t size);
 /* True if `what` occurs in the name or its readable form, or begins the id's text. */
 bool name_matches(const char *what, const char *name, const struct kg_id *id);
 

@@ -141,11 +141,12 @@ static json_t *tree(size_t most)
 static void print_notes(const json_t *process)
 {
     const json_t *note;
+    char line[1024];
     size_t i;
     json_array_foreach(json_object_get(process, "notes"), i, note)
     {
         if (json_is_string(note))
-            say("    note: %s\n", json_string_value(note));
+            say("    note: %s\n", names_readable(json_string_value(note), line, sizeof line));
     }
 }
 

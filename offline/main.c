@@ -1,5 +1,6 @@
 /* kgenrt, the tool: the table of its commands. */
 #include "cli.h"
+#include "log.h"
 
 #include <string.h>
 
@@ -36,6 +37,7 @@ static int help(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    log_readable(names_readable);
     if (argc < 2) {
         fprintf(stderr, "kgenrt: a command is missing; try 'kgenrt --help'\n");
         return EXIT_WRONG_USE;

@@ -78,3 +78,23 @@ bool name_matches(const char *what, const char *name, const struct kg_id *id)
     return strstr(name, what) || strstr(name_readable(name, readable, sizeof readable), what) ||
            (strlen(what) >= 4 && !strncmp(id_text(id, text), what, strlen(what)));
 }
+
+const char *names_readable(const char *text, char *out, size_t size)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$";
+    char word[512], clear[512];
+    size_t used = 0;
+    *out = 0;
+    while (*text && used + 1 < size) {
+        size_t length = strspn(text, letters);
+        bool name = length < sizeof word && (!strncmp(text, "_Z", 2) || !strncmp(text, "__nv_", 5));
+        length += !length; /* one sign that is no letter */
+        snprintf(word, sizeof word, "%.*s", (int)length, text);
+        const char *put = name ? name_readable(word, clear, sizeof clear) : text;
+        used += (size_t)snprintf(out + used, size - used, "%.*s",
+                                 name ? (int)strlen(put) : (int)length, put);
+        text += length;
+    }
+    return out;
+}

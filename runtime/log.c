@@ -1,5 +1,7 @@
 /* The log: one line, one write(2), from a stack buffer; no allocation, no lock, bounded in number.
  */
+#include "log.h"
+
 #include "kgenrt.h"
 
 #include <errno.h>
@@ -13,6 +15,13 @@
 enum { MOST_LINES = 200 };
 
 static const char *const names[] = {"error", "warn", "info", "debug"};
+
+static const char *(*readable)(const char *line, char *out, size_t size);
+
+void log_readable(const char *(*function)(const char *line, char *out, size_t size))
+{
+    readable = function;
+}
 
 static enum kg_level threshold(void)
 {
@@ -68,6 +77,9 @@ void log_line(enum kg_level level, const char *format, ...)
     size_t length = (size_t)used + (more < 0 ? 0 : (size_t)more);
     if (length > sizeof line - 2)
         length = sizeof line - 2;
+    char clear[sizeof line];
+    if (readable && readable(line, clear, sizeof clear - 1))
+        length = strlen(strcpy(line, clear));
     line[length++] = '\n';
     emit(line, length);
     errno = saved;

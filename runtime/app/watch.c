@@ -384,10 +384,15 @@ static bool start(void)
         *dir = 0;
         app_limit(KG_MODE_OBSERVE, "the cache folder cannot be used");
     }
+    const char *forced = getenv("CUDA_FORCE_PTX_JIT");
+    if (forced && *forced && strcmp(forced, "0"))
+        app_limit(KG_MODE_OBSERVE,
+                  "CUDA_FORCE_PTX_JIT is set: other code runs than the modules' own");
     triton_start();
     spawn_prepare();
     process = getpid();
-    (void)at_quick_exit(app_finish); /* fails when memory is out: then such an end looks like a crash */
+    (void)at_quick_exit(
+        app_finish); /* fails when memory is out: then such an end looks like a crash */
     records_lock();
     flight_write("start");
     records_unlock();

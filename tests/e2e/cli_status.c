@@ -36,7 +36,8 @@ static void put_flights(void)
         "{\"version\":1,\"clean\":true,\"reading_snapshot\":\"\"      ,\"late\":[],"
         "\"pid\":101,\"program\":\"/opt/first\",\"start\":1700000000,\"mode\":\"tune\","
         "\"event\":\"end\",\"fault\":\"\",\"hot_share\":3,\"hardware\":{\"name\":\"NVIDIA H200\"},"
-        "\"notes\":[\"a note\"],\"kernels\":[%s,%s%s%s,%s,%s%s%s,%s,%s]}    \n  ",
+        "\"notes\":[\"a note: _ZN3app7softmaxILi4EEEvPf, "
+        "_Z4polyPfi.\"],\"kernels\":[%s,%s%s%s,%s,%s%s%s,%s,%s]}    \n  ",
         KERNEL(ID("aaaa"), "_Z4coldPf", "cold", "", "\"share\":0.001"), "{\"id\":\"", kernel_one,
         "\",\"name\":\"_ZN3app7softmaxILi4EEEvPf\",\"state\":\"swapped\",\"why\":\"\","
         "\"launches\":5000,\"swapped\":4321,\"first_swapped_launch\":680,\"share\":0.9,"
@@ -134,6 +135,7 @@ static void status_text_form(void)
     CHECK(cli_run(dir, "$K status") == 0);
     CHECK(cli_says("/opt/first (process 101, ended, started"));
     CHECK(cli_says("app::softmax<4>") && cli_says("plain_c_name"));
+    CHECK(cli_says("note: a note: app::softmax<4>, poly."));
     CHECK(cli_says("4321 of 5000 launches ran a variant, the first of them launch 680"));
     CHECK(cli_says("3 us a launch before, 2 us after: 1.50 times as fast"));
     CHECK(cli_says("7 got the original: another grid, block or shared memory size"));

@@ -234,6 +234,12 @@ static const char *text_of(const json_t *object, const char *key)
     return text ? text : "";
 }
 
+static const char *text_of_item(const json_t *list, size_t index)
+{
+    const char *text = json_string_value(json_array_get(list, index));
+    return text ? text : "";
+}
+
 /* One kernel that bears the name and the verdict, and was not taken before. */
 static bool take(const json_t *process, const struct expected *e, bool taken[KERNELS])
 {
@@ -303,6 +309,24 @@ static void judge(const struct program *p, const json_t *process)
     free(text);
 }
 
+/* With this variable the driver compiles PTX even where a module has machine code: not what a
+ * replay, which does not have it, would run. */
+static void forced(void)
+{
+    const char *ptx = e2e_text("%s/e2e_code/add.ptx", E2E_BUILD);
+    const char *const argv[] = {
+        e2e_text("%s/e2e_code/jit", E2E_BUILD), "/", "1", "files", ptx, NULL};
+    CHECK(
+        e2e_run(argv,
+                (const char *[]){e2e_preload(), "KGENRT_MODE=cached", "CUDA_FORCE_PTX_JIT=1", NULL},
+                60) == 0);
+    json_t *status = e2e_json("status", NULL);
+    json_t *process = json_array_get(json_object_get(status, "processes"), 0);
+    CHECK(!strcmp(text_of(process, "mode"), "observe"));
+    CHECK(strstr(text_of_item(json_object_get(process, "notes"), 0), "CUDA_FORCE_PTX_JIT"));
+    json_decref(status);
+}
+
 /* As a person reads it. */
 static void as_text(void)
 {
@@ -325,6 +349,7 @@ int main(int argc, char **argv)
     copy(e2e_text("%s/e2e_code/add.cubin", E2E_BUILD), e2e_text("%s/add.cubin", cubins));
     copy(e2e_text("%s/e2e_code/add.ptx", E2E_BUILD), e2e_text("%s/add.ptx", cubins));
     stand_in("forms-sass", "forms");
+    forced();
     list_programs();
     start_all();
     wait_for_all();

@@ -194,6 +194,120 @@ static void relocatable(void)
     bytes_free(&part);
 }
 
+/* Code for one family of architectures, and code that only a linker can read. */
+static void kinds(void)
+{
+    struct kg_bytes image = build("-gencode arch=compute_100f,code=[sm_100f,compute_100f]");
+    expect(&image, "sm_100", false, KG_OK, true, 100);
+    expect(&image, "sm_103", false, KG_OK, true, 100);
+    expect(&image, "sm_103", true, KG_OK, false, 100);
+    expect(&image, "sm_110", false, KG_NOT_FOUND, false, 0);
+    expect(&image, "sm_120", true, KG_NOT_FOUND, false, 0);
+    bytes_free(&image);
+    CHECK(fixture_run(NVCC " -fatbin -rdc=true -gencode arch=compute_90,code=lto_90 a.cu -o l.fb"));
+    image = fixture_read("l.fb");
+    expect(&image, "sm_90", false, KG_NOT_FOUND, false, 0);
+    bytes_free(&image);
+    CHECK(fixture_run(NVCC " -fatbin -rdc=true -gencode arch=compute_90,code=lto_90 "
+                           "-gencode arch=compute_80,code=compute_80 a.cu -o l.fb"));
+    image = fixture_read("l.fb");
+    expect(&image, "sm_90", false, KG_OK, false, 80);
+    bytes_free(&image);
+}
+
+static const char caller[] = "extern __device__ float twice(float);\n"
+                             "static __device__ __noinline__ float own(float x) { return x + 1; }\n"
+                             "extern \"C\" __global__ void go(float *x)\n"
+                             "{ x[threadIdx.x] = own(twice(x[threadIdx.x])); }\n";
+static const char called[] = "static __device__ __noinline__ float own(float x) { return x * 2; }\n"
+                             "__device__ float twice(float x) { return own(x); }\n";
+
+/* What `go` of an image is. */
+static void expect_linked(const struct kg_bytes *image, bool machine_code)
+{
+    struct image_code code;
+    struct kernel_model model;
+    CHECK(image_select(image->data, image->size, "sm_80", false, &code) == KG_OK);
+    CHECK(code.machine_code == machine_code && code.ptx.size);
+    CHECK(strstr((char *)code.ptx.data, "twice") && strstr((char *)code.ptx.data, "go("));
+    CHECK(kernel_model_make(&code, "go", &model) == KG_OK);
+    CHECK(!model.ineligible && model.pointer_count == 1 && model.param_count == 1);
+    if (model.ineligible)
+        fprintf(stderr, "%s\n", model.ineligible);
+    kernel_model_free(&model);
+    image_code_free(&code);
+}
+
+/* Cut and with bytes changed: a status, and what comes out can be selected from. */
+static void damaged_parts(const struct kg_bytes *parts)
+{
+    struct kg_bytes image;
+    for (size_t size = 16; size < parts->size; size += 1 + size / 8) {
+        struct kg_bytes cut = {malloc(size), size};
+        memcpy(cut.data, parts->data, size);
+        (void)image_link(&cut, "sm_80", size % 2, &image);
+        bytes_free(&image);
+        bytes_free(&cut);
+    }
+    for (size_t at = 0; at < parts->size; at += 1 + at / 32) {
+        parts->data[at] ^= 0x55;
+        kg_status status = image_link(parts, "sm_80", at % 2, &image);
+        CHECK((status == KG_OK) == (image.data != NULL));
+        bytes_free(&image);
+        parts->data[at] ^= 0x55;
+    }
+}
+
+/* A program of two parts, as its wrapper shows it: one image, of the linked machine code and the
+ * parts' PTX. */
+static void linked(void)
+{
+    fixture_write("caller.cu", caller);
+    fixture_write("called.cu", called);
+    const char *arch = "-arch=sm_80 -rdc=true";
+    CHECK(fixture_run(NVCC " -c %s caller.cu -o caller.o && " NVCC
+                           " -c %s called.cu -o called.o && " NVCC
+                           " -arch=sm_80 -dlink caller.o called.o -fatbin -o linked.fb",
+                      arch, arch));
+    struct kg_bytes one = fixture_section("caller.o", "__nv_relfatbin"), parts, image;
+    struct kg_bytes two = fixture_section("called.o", "__nv_relfatbin");
+    struct kg_bytes both = fixture_read("linked.fb");
+    const void *list[] = {one.data, two.data, NULL};
+    struct {
+        uint32_t magic, version;
+        const void *data, *parts;
+    } wrapper = {0x466243B1, 2, both.data, list};
+    CHECK(image_parts(&wrapper, 1 << 20, &parts) == KG_OK);
+    CHECK(image_link(&parts, "sm_80", false, &image) == KG_OK);
+    expect_linked(&image, true);
+    bytes_free(&image);
+    CHECK(image_link(&parts, "sm_80", true, &image) == KG_OK);
+    expect_linked(&image, false);
+    bytes_free(&image);
+    CHECK(image_link(&parts, "sm_90", false, &image) == KG_UNSUPPORTED); /* by the driver, then */
+    damaged_parts(&parts);
+    bytes_free(&parts);
+    CHECK(image_parts(&wrapper, both.size + 8, &parts) == KG_LIMIT);
+    list[1] = NULL; /* a part that is not there: the caller is seen, and left alone */
+    CHECK(image_parts(&wrapper, 1 << 20, &parts) == KG_OK);
+    CHECK(image_link(&parts, "sm_80", true, &image) == KG_OK);
+    struct image_code code;
+    struct kernel_model model;
+    CHECK(image_select(image.data, image.size, "sm_80", true, &code) == KG_OK);
+    CHECK(kernel_model_make(&code, "go", &model) == KG_OK);
+    CHECK(model.ineligible && strstr(model.ineligible, "does not define"));
+    kernel_model_free(&model);
+    image_code_free(&code);
+    bytes_free(&image);
+    bytes_free(&parts);
+    wrapper.version = 1;
+    CHECK(image_parts(&wrapper, 1 << 20, &parts) == KG_NOT_FOUND);
+    CHECK(image_parts("", 1 << 20, &parts) == KG_NOT_FOUND);
+    bytes_free(&one);
+    bytes_free(&two);
+    bytes_free(&both);
+}
+
 /* Cut at every place, and with single bytes changed: an answer, never a crash (the sanitizers look
  * on), and nothing that was cut is taken for whole. */
 static void damage(void)
@@ -230,6 +344,8 @@ int main(void)
     options_record();
     lengths();
     relocatable();
+    kinds();
+    linked();
     damage();
     fixture_end();
     return test_result();
