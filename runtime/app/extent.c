@@ -3,6 +3,9 @@
  * their hash, each until another takes its place. */
 #include "app/extent.h"
 
+#include <sys/uio.h>
+#include <unistd.h>
+
 enum {
     FREED = 4096,
     MOST_MAPPINGS = 1024, /* in a row, each at least 2 MiB */
@@ -112,4 +115,17 @@ struct extent extent_find(uint64_t address, uint64_t from, uint64_t to, CUdevice
     if (!left)
         e.why = "it is given memory of more mappings than can be followed";
     return e;
+}
+
+/* What the driver reserved for device memory can be read by no host call. */
+const char *extent_pageable(uint64_t address, CUdevice own)
+{
+    int can = 0;
+    char byte;
+    struct iovec here = {&byte, 1}, there = {(void *)(uintptr_t)address, 1};
+    if (real.cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, own) !=
+            CUDA_SUCCESS ||
+        !can || process_vm_readv(getpid(), &here, 1, &there, 1, 0) != 1)
+        return NULL;
+    return "it is given host-visible memory: pageable";
 }

@@ -16,5 +16,8 @@ struct extent {
  * reserved range, as frameworks grow theirs, counts as one, as far as it is needed for [from, to),
  * which holds the address. own: the current context's device. */
 struct extent extent_find(uint64_t address, uint64_t from, uint64_t to, CUdevice own);
+/* For an address in no extent, through which a launch may touch memory: ordinary host memory, where
+ * the device can reach that; NULL, or words as `why`. */
+const char *extent_pageable(uint64_t address, CUdevice own);
 
 #endif

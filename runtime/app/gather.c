@@ -68,15 +68,17 @@ static bool add_at(struct gathering *g, uint32_t pointer, uint64_t probe, uint64
                    uint64_t to, bool *found)
 {
     const struct plan_pointer *p = &g->plan->pointers[pointer];
+    for (uint32_t i = 0; i < g->out->piece_count; i++) {
+        const struct gather_piece *have = &g->out->pieces[i];
+        if (have->pointer == pointer && probe - have->allocation < have->allocation_size)
+            return true;
+    }
     struct extent e = extent_find(probe, from, to, g->own);
     if (e.why)
         return because(g->out, "%s", e.why);
     if (!e.size)
         return true;
     *found = true;
-    for (uint32_t i = 0; i < g->out->piece_count; i++)
-        if (g->out->pieces[i].pointer == pointer && g->out->pieces[i].allocation == e.base)
-            return true;
     from = from > e.base ? from : e.base;
     to = to < e.base + e.size ? to : e.base + e.size;
     return add_piece(g->out, &(struct gather_piece){.kind = CAPTURE_POINTER,
@@ -106,15 +108,17 @@ static bool add_pointer(struct gathering *g, uint32_t pointer)
     uint64_t value = argument(g->out, p);
     uint64_t from = value + (uint64_t)p->low, to = value + (uint64_t)p->high;
     bool found = false;
-    if (!p->known)
-        return add_at(g, pointer, value, value, UINT64_MAX, &found);
-    if (p->low >= p->high || from >= to) {
+    if (p->known && (p->low >= p->high || from >= to)) {
         struct extent e = extent_find(value, value, value, g->own);
         return e.why || !e.size || link_pointer(g->out, p, CAPTURE_NO_REGION);
     }
-    return add_at(g, pointer, from, from, to, &found) &&
-           add_at(g, pointer, to - 1, from, to, &found) &&
-           (value < from || value >= to || add_at(g, pointer, value, from, to, &found));
+    bool good =
+        p->known ? add_at(g, pointer, from, from, to, &found) &&
+                       add_at(g, pointer, to - 1, from, to, &found) &&
+                       (value < from || value >= to || add_at(g, pointer, value, from, to, &found))
+                 : add_at(g, pointer, value, value, UINT64_MAX, &found);
+    const char *why = good && !found ? extent_pageable(value, g->own) : NULL;
+    return why ? because(g->out, "%s", why) : good;
 }
 
 /* What addresses in memory led to at the launch before, as far as it is still there. */

@@ -87,8 +87,10 @@ static const char *foreign(const struct kernel *kernel, const struct launch *lau
     for (uint32_t i = 0; i < signature->pointer_count && !why; i++) {
         const struct kg_pointer *p = &signature->pointers[i];
         uint64_t at = pointer_value(kernel, launch, p) + (uint64_t)p->low;
-        if (p->low != p->high)
-            why = extent_find(at, at, at, own).why;
+        if (p->low == p->high)
+            continue;
+        struct extent e = extent_find(at, at, at, own);
+        why = e.why || e.size ? e.why : extent_pageable(at, own);
     }
     return why;
 }

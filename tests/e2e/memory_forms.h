@@ -39,6 +39,7 @@ struct form {
     enum code code;
     unsigned stride;  /* bytes; 0: 4 */
     bool work;        /* also with the kernel that has a variant */
+    bool alone;       /* in a process of its own */
     bool judged;      /* its capture is given to a worker */
     const char *left; /* part of why it is left alone; NULL: it is captured */
 };
@@ -234,6 +235,14 @@ static void peer(struct memory *m)
 
 static void imported(struct memory *m);
 
+/* Of this program, and no call was made about it. */
+static void pageable(struct memory *m)
+{
+    static float in[COUNT], out[COUNT];
+    m->data = m->in = (uintptr_t)in;
+    m->out = (uintptr_t)out;
+}
+
 static void middle(struct memory *m)
 {
     CUdeviceptr all = plain(64 * MIB);
@@ -335,6 +344,7 @@ const struct form forms[] = {
     {.name = "managed", .make = managed, .last = prefetched, .work = true, .left = "managed"},
     {.name = "host_mapped", .make = host_mapped, .work = true, .left = "registered host memory"},
     {.name = "registered", .make = registered, .work = true, .left = "registered host memory"},
+    {.name = "pageable", .make = pageable, .alone = true, .left = "memory: pageable"},
     {.name = "peer", .make = peer, .work = true, .left = "another device's memory"},
     {.name = "imported", .make = imported, .work = true},
     {.name = "by_value", .code = STRUCT},

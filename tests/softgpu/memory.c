@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define WINDOW ((uint64_t)0x7e8000000000)
@@ -367,10 +368,24 @@ void memory_owner_set(int device)
     owner = device;
 }
 
+/* The page of ordinary host memory that holds the address, where the device reaches that. */
+static bool pageable_find(uint64_t address, struct exec_range *out)
+{
+    char byte;
+    struct iovec here = {&byte, 1}, there = {(void *)(uintptr_t)address, 1};
+    if (!soft_number("SOFTGPU_PAGEABLE", 0) || memory_is_device_address(address) ||
+        process_vm_readv(getpid(), &here, 1, &there, 1, 0) != 1)
+        return false;
+    *out = (struct exec_range){address / PAGE * PAGE, PAGE, TABLE_WRITABLE};
+    return true;
+}
+
 static bool exec_find(uint64_t address, struct exec_range *out)
 {
     struct table_row row;
     if (!table_find(address, &row)) {
+        if (pageable_find(address, out))
+            return true;
         strict_was_freed(address, out);
         return false;
     }

@@ -85,7 +85,7 @@ static CUresult fx_memory(size_t *out, CUdevice device)
 
 static CUresult fx_attribute(int *out, CUdevice_attribute which, CUdevice device)
 {
-    *out = 9;
+    *out = which == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS ? 0 : 9;
     return CUDA_SUCCESS;
 }
 
