@@ -21,31 +21,25 @@
 
 static const char *program;
 
-/* Output and status without kgenrt, kept. */
-static const char *alone(const char *const command[])
-{
-    int status = e2e_run(command, NULL, 120);
-    CHECK(status == 0);
-    return e2e_text("%s", e2e_output);
-}
-
 static void wrong_calls(void)
 {
     const char *odd = entry_build("odd", "odd", ""), *const command[] = {odd, NULL};
     static const char *const modes[] = {"KGENRT_MODE=observe", "KGENRT_MODE=cached",
                                         "KGENRT_MODE=tune", "KGENRT_MODE=off"};
-    const char *expected = alone(command);
-    CHECK(strlen(expected) > 500);
+    int status = e2e_run(command, NULL, 120); /* a real driver may end at such a call */
+    const char *expected = e2e_text("%s", e2e_output);
+    CHECK(strlen(expected) > 200 && (status == 0 || e2e_gpu));
     for (size_t i = 0; i < 4; i++) {
         e2e_fresh_cache();
         CHECK(e2e_run(command, (const char *[]){e2e_preload(), modes[i], "KGENRT_WORKER=off", NULL},
-                      120) == 0);
+                      120) == status);
         if (!CHECK(!strcmp(e2e_output, expected)))
             fprintf(stderr, "%s: %s\nwithout kgenrt: %s\n", modes[i], e2e_output, expected);
         e2e_remove_cache();
     }
     e2e_fresh_cache();
-    CHECK(e2e_run((const char *[]){e2e_cli(), "run", "--via", "audit", odd, NULL}, NULL, 120) == 0);
+    CHECK(e2e_run((const char *[]){e2e_cli(), "run", "--via", "audit", odd, NULL}, NULL, 120) ==
+          status);
     CHECK(!strcmp(e2e_output, expected));
     e2e_remove_cache();
 }

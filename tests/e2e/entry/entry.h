@@ -27,10 +27,11 @@ static inline const char *entry_build(const char *file, const char *name, const 
 /* With the driver to link to. */
 static inline const char *entry_build_linked(const char *file, const char *name, const char *flags)
 {
+    const char *driver = e2e_gpu ? "-L/usr/local/nvidia/lib64 -L/usr/local/cuda/compat "
+                                   "-L/usr/lib/x86_64-linux-gnu -l:libcuda.so.1"
+                                 : e2e_text("'%s/softgpu/libcuda.so.1'", E2E_BUILD);
     return entry_build(file, name,
-                       e2e_text("-DLINKED %s '%s/softgpu/libcuda.so.1' "
-                                "-Wl,--allow-shlib-undefined",
-                                flags, E2E_BUILD));
+                       e2e_text("-DLINKED %s %s -Wl,--allow-shlib-undefined", flags, driver));
 }
 
 static inline void entry_begin(int argc, char **argv)

@@ -1,7 +1,8 @@
 /* Usage: starter HOW PROGRAM [ARGUMENT...]. Starts the program as programs do that keep their
  * variables from it: HOW is execve, execv, execvp, execvpe, fexecve (in this process), posix_spawn,
  * posix_spawnp, vfork, fork (a child, waited for), or own: LD_PRELOAD and LD_AUDIT are overwritten
- * by values of its own. Only LD_LIBRARY_PATH, TMPDIR and what sanitizers need go on. */
+ * by values of its own. With + before it nothing is kept from the program. Else only
+ * LD_LIBRARY_PATH, TMPDIR and what sanitizers need go on. */
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 
 extern char **environ;
 
-static char *bare[8]; /* the environment that the program is to get */
+static char *kept[8]; /* the environment that the program is to get */
 
 static void make_bare(void)
 {
@@ -22,7 +23,7 @@ static void make_bare(void)
     for (char **line = environ; *line; line++)
         for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
             if (!strncmp(*line, names[i], strlen(names[i])))
-                bare[count++] = *line;
+                kept[count++] = *line;
 }
 
 static int wait_for(pid_t pid)
@@ -38,9 +39,13 @@ int main(int argc, char **argv)
     if (argc < 3)
         return 121;
     const char *how = argv[1], *path = argv[2];
-    char **arguments = argv + 2;
+    char **arguments = argv + 2, **bare = kept;
     pid_t pid;
     make_bare();
+    if (*how == '+') {
+        how++;
+        bare = environ;
+    }
     if (!strcmp(how, "execve"))
         execve(path, arguments, bare);
     if (!strcmp(how, "execvpe"))
