@@ -61,6 +61,8 @@ void *jit_destroy_answer(void *found);
 void *dlsym_next(void *handle, const char *name);
 /* The function that a hook of this name passes its call to. */
 void *real_symbol(void *driver, const char *name);
+/* A driver's own function, if one is in the process. */
+void *driver_symbol(const char *name);
 /* True once a library was opened with RTLD_DEEPBIND: it may reach the driver past the hooks. */
 bool deepbind_seen(void);
 

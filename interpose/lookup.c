@@ -58,6 +58,8 @@ EARLY static void find_next(void)
     if (!plain_dlsym)
         return;
     *(void **)&next_dlsym = behind_us("dlsym");
+    if (!next_dlsym)
+        next_dlsym = plain_dlsym;
     *(void **)&next_dlopen = behind_us("dlopen");
 }
 
@@ -130,27 +132,36 @@ EARLY static int row_named(const char *name)
     return -1;
 }
 
-EARLY static int has_symbol(struct dl_phdr_info *info, size_t size, void *name)
+struct wanted {
+    const char *name;
+    void *address;
+};
+
+EARLY static int look_into(struct dl_phdr_info *info, size_t size, void *of)
 {
     struct link_map map = {.l_addr = info->dlpi_addr};
+    struct wanted *wanted = of;
     for (unsigned i = 0; i < info->dlpi_phnum; i++)
         if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
             map.l_ld = (ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-    return is_driver(&map) && object_symbol(&map, name);
+    wanted->address = is_driver(&map) ? object_symbol(&map, wanted->name) : NULL;
+    return wanted->address != NULL;
 }
 
-/* Whether a driver in the process has the function. No dlopen: while a program is being linked, one
- * that finds nothing ends it. */
-EARLY static bool driver_has(const char *name)
+/* No dlopen: it looks for files, and while a program is being linked, one that finds nothing ends
+ * it. */
+EARLY void *driver_symbol(const char *name)
 {
-    return dl_iterate_phdr(has_symbol, (void *)(uintptr_t)name);
+    struct wanted wanted = {name, NULL};
+    (void)dl_iterate_phdr(look_into, &wanted);
+    return wanted.address;
 }
 
 /* The search order led to our own export: what stands behind us decides. */
 static struct answer behind(int row)
 {
     const char *name = real_rows[row].symbol;
-    if (driver_has(name))
+    if (driver_symbol(name))
         return (struct answer){mine[row], true};
     return (struct answer){dlsym_next(RTLD_NEXT, name), true};
 }
@@ -163,7 +174,7 @@ static struct answer answer(int row, void *handle, void *caller)
         return jump;
     if (handle == RTLD_NEXT) {
         /* An interposer's look-up of what it wraps, a matter of order: ours only if before ours. */
-        if (driver_has(name))
+        if (driver_symbol(name))
             return jump;
         void *next = dlsym_next(RTLD_NEXT, name);
         return next && owner(next) == owner(caller) ? jump : (struct answer){next, true};
@@ -238,7 +249,12 @@ EARLY __attribute__((used)) HIDDEN struct answer lookup_symbol(void *handle, con
     if (maker >= 0)
         return answer_maker(maker, handle, caller);
     int row = name ? row_named(name) : -1;
-    return row < 0 ? (struct answer){NULL, false} : answer(row, handle, caller);
+    if (row < 0)
+        return (struct answer){NULL, false};
+    struct answer found = answer(row, handle, caller);
+    if (found.address)
+        (void)dlerror(); /* of look-ups on the way: a program may take it for its own */
+    return found;
 }
 
 EARLY __attribute__((used)) HIDDEN void lookup_opening(const char *file, int flags)

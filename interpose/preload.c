@@ -6,7 +6,6 @@
 
 #include "app/graphs.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -23,9 +22,10 @@ static void after_fork_child(void)
     app_after_fork_child();
 }
 
+static atomic_bool ready; /* somebody asked us for the driver */
+
 bool driver_ready(void)
 {
-    static atomic_bool ready;
     if (atomic_load_explicit(&ready, memory_order_acquire))
         return true;
     if (real_open(real_symbol) != KG_OK)
@@ -38,24 +38,38 @@ bool driver_ready(void)
     return true;
 }
 
-/* A driver that is in the process though no call to it was seen was reached past the hooks. */
-static void say_what_was_missed(void)
+/* Whether the driver is in the process, and was initialized. */
+static bool driver_in_use(void)
 {
-    static const char what[] =
-        "a library opened with RTLD_DEEPBIND uses the driver past kgenrt: its "
-        "launches were not seen";
-    if (!deepbind_seen() || inside_kgenrt || forked || options_mode() == KG_MODE_OFF)
-        return;
-    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    if (!driver)
-        return;
-    dlclose(driver);
-    log_line(KG_WARN, "%s ('kgenrt run --via audit' sees them)", what);
+    CUresult (*count)(int *);
+    int devices;
+    *(void **)&count = driver_symbol("cuDeviceGetCount");
+    return count && count(&devices) != CUDA_ERROR_NOT_INITIALIZED;
+}
+
+/* For the next `kgenrt run` of this program. */
+static void leave_word(const char *word)
+{
     const char *path = options()->missed, *slash = strrchr(path, '/');
     char folder[KG_PATH];
     if (slash && path_make(folder, "%.*s", (int)(slash - path), path) == KG_OK &&
         dir_make(folder) == KG_OK)
-        (void)file_write(path, what, sizeof what - 1, 0600); /* else nobody is told */
+        (void)file_write(path, word, strlen(word), 0600); /* else nobody is told */
+}
+
+/* A driver that is in use, though nobody asked us for it, or though a library was opened so that it
+ * does not ask us, was reached past the hooks. */
+static void say_what_was_missed(void)
+{
+    if (inside_kgenrt || forked || (atomic_load(&ready) && !deepbind_seen()) ||
+        options_mode() == KG_MODE_OFF || !driver_in_use())
+        return;
+    const char *who = deepbind_seen() ? "a library opened with RTLD_DEEPBIND" : "this program";
+    log_line(KG_WARN,
+             "%s uses the driver past kgenrt: its launches were not seen ('kgenrt run "
+             "--via audit' may see them)",
+             who);
+    leave_word(who);
 }
 
 __attribute__((destructor)) static void finish(void)

@@ -116,6 +116,26 @@ static void automatic(void)
     e2e_remove_cache();
 }
 
+/* An interposer that a script puts before ours, and that goes past everybody behind it. */
+static void passed_by(void)
+{
+    const char *limiter =
+        entry_build("libpast.so", "other", "-DLIMITER -DPAST_ALL -shared -fPIC -O0");
+    const char *script = e2e_text("%s/past", entry_folder);
+    FILE *file = fopen(script, "w");
+    if (!CHECK(file != NULL))
+        return;
+    fprintf(file, "#!/bin/sh\nLD_PRELOAD='%s':\"$LD_PRELOAD\" exec '%s'\n", limiter, program);
+    CHECK(fclose(file) == 0 && chmod(script, 0755) == 0);
+    const char *const words[] = {e2e_cli(), "run", "--mode", "observe", script, NULL};
+    e2e_fresh_cache();
+    CHECK(e2e_run(words, NULL, 120) == 0 && says("right") && says("limiter: 60 launches"));
+    CHECK(says("run it again") && entry_seen().launches == 0);
+    CHECK(e2e_run(words, NULL, 120) == 0 && says("right") && says("limiter: 60 launches"));
+    CHECK(says("in an earlier run") && entry_seen().launches == 60);
+    e2e_remove_cache();
+}
+
 /* A process that has the driver and not the library is noticed while it runs. */
 static void noticed(void)
 {
@@ -221,6 +241,7 @@ int main(int argc, char **argv)
     kept_variables();
     thread_local();
     automatic();
+    passed_by();
     noticed();
     unreachable();
     return entry_end();

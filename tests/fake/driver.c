@@ -75,10 +75,19 @@ ANSWER(CUresult, cuDriverGetVersion, int *version)
     return CUDA_SUCCESS;
 }
 
+static bool initialized;
+
+ANSWER(CUresult, cuInit, unsigned flags)
+{
+    note("cuInit\n");
+    initialized = true;
+    return CUDA_SUCCESS;
+}
+
 ANSWER(CUresult, cuDeviceGetCount, int *count)
 {
     *count = 1;
-    return CUDA_SUCCESS;
+    return initialized ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 
 ANSWER(CUresult, cuDeviceGet, CUdevice *device, int ordinal)

@@ -60,6 +60,13 @@ static inline int job_begin(struct job *job)
     if (!job_driver)
         return __LINE__;
 #endif
+#ifndef LINKED
+    /* by the book: an error is what dlerror tells, not a NULL */
+    (void)dlerror();
+    CUresult (*init)(unsigned) = JOB_CALL(cuInit);
+    if (dlerror() || !init)
+        return __LINE__;
+#endif
     JOB_NEED(JOB_CALL(cuInit)(0));
     JOB_NEED(JOB_CALL(cuDeviceGet)(&device, 0));
     JOB_NEED(JOB_CALL(cuDevicePrimaryCtxRetain)(&job->context, device));

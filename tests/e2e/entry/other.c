@@ -1,6 +1,7 @@
 /* Libraries of others, as they stand beside ours in LD_PRELOAD or LD_AUDIT. One at a time, by -D:
  * LIMITER    hooks dlsym by a plain C function, gives out hooks of its own for some of the driver's
- *            functions, and says at the end how many launches it saw
+ *            functions, and says at the end how many launches it saw; with PAST_ALL it takes the C
+ *            library's dlsym, whoever stands behind it
  * WRAPPER    shows a launch of its own, which passes on to the next one; says the same
  * ALLOCATOR  replaces malloc, and looks the next one up by dlsym at the first allocation
  * HANDLER    handles SIGSEGV from its constructor on, on a stack of its own
@@ -21,10 +22,20 @@ static void *(*real_dlsym)(void *, const char *);
 static __typeof__(&cuLaunchKernel) real_launch;
 static __typeof__(&cuGetProcAddress_v2) real_address;
 
+static void find_real(void)
+{
+#ifdef PAST_ALL
+    void *from = dlopen("libc.so.6", RTLD_LAZY);
+#else
+    void *from = RTLD_NEXT;
+#endif
+    if (!real_dlsym)
+        *(void **)&real_dlsym = dlvsym(from, "dlsym", "GLIBC_2.2.5");
+}
+
 static void *find(const char *name)
 {
-    if (!real_dlsym)
-        *(void **)&real_dlsym = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+    find_real();
     return real_dlsym(dlopen("libcuda.so.1", RTLD_NOW), name);
 }
 
@@ -53,8 +64,7 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint
 
 void *dlsym(void *handle, const char *name)
 {
-    if (!real_dlsym)
-        *(void **)&real_dlsym = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+    find_real();
     if (!strcmp(name, "cuLaunchKernel"))
         return (void *)cuLaunchKernel;
     if (!strcmp(name, "cuGetProcAddress_v2"))
