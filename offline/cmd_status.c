@@ -282,7 +282,8 @@ const struct command cmd_status = {
         "\n"
         "With --json: an object with \"processes\" (latest first; \"gpu_time\" of each with the "
         "shares that are \"eligible\", \"left_alone\" and \"not_read\", and \"kernels\" with "
-        "\"name\" (as the module has it), \"readable\", \"eligible\", \"why\", "
+        "\"name\" (as the module has it), \"readable\", \"eligible\", \"why\", \"code\" (what "
+        "runs), "
         "\"launches\", \"in_graphs\", \"swapped\", \"first_swapped_launch\", \"refused\", "
         "\"before_ns\", "
         "\"after_ns\", \"explanation\"), \"jobs\", \"variants\" and \"rejections\".",

@@ -10,12 +10,13 @@
  * hot_launches and hot_share (from when on a kernel is hot), event (why it was written), fault,
  * snapshot, hardware {vendor, name, arch, uuid, driver_version}, memory {free_bytes,
  * steady_since, failed: seconds since 1970; see pressure.c}, notes, and kernels [{id, name,
- * state, eligible (true, false, or null: its code was not read), why, launches, swapped,
- * first_swapped_launch, refused {key of refusal.def: count}, share, before_ns, after_ns, samples,
- * seconds_to_swap, in_graphs (of the launches), graphs_stale and graphs_behind (executable graphs,
- * see graphs.c), variants [{id, ratio, …}]}], left_out (kernels that found no room). A variant also
- * has, once it was loaded here: in_use, checked, differed, unchecked (why it is not checked, or
- * empty), skipped {key of skip.def: count}, pairs, said (what became of it). */
+ * state, eligible (true, false, or null: its code was not read), why, code (what runs: "PTX for
+ * sm_80"), launches, swapped, first_swapped_launch, refused {key of refusal.def: count}, share,
+ * before_ns, after_ns, samples, seconds_to_swap, in_graphs (of the launches), graphs_stale and
+ * graphs_behind (executable graphs, see graphs.c), variants [{id, ratio, …}]}], left_out (kernels
+ * that found no room). A variant also has, once it was loaded here: in_use, checked, differed,
+ * unchecked (why it is not checked, or empty), skipped {key of skip.def: count}, pairs, said (what
+ * became of it). */
 #include "app/track.h"
 
 #include <errno.h>
@@ -289,6 +290,16 @@ static void put_variants(struct jout *out, struct kernel *k)
     }
 }
 
+/* What the driver selected of the module, as far as we know its rules. */
+static void put_code(struct jout *out, const struct module *module)
+{
+    char text[48] = "";
+    if (module->selected)
+        snprintf(text, sizeof text, "%s for sm_%u",
+                 module->code.machine_code ? "machine code" : "PTX", module->code.sm);
+    jout_raw(out, ",\"code\":"), jout_text(out, text);
+}
+
 static void put_kernel(struct jout *out, struct kernel *k)
 {
     int state = atomic_load_explicit(&k->state, memory_order_acquire);
@@ -303,6 +314,7 @@ static void put_kernel(struct jout *out, struct kernel *k)
     jout_raw(out, ",\"eligible\":");
     jout_raw(out, state == KERNEL_UNFIT ? "false" : k->modelled ? "true" : "null");
     jout_raw(out, ",\"why\":"), jout_text(out, state == KERNEL_UNFIT && k->why ? k->why : "");
+    put_code(out, k->module);
     put_counts(out, k);
     jout_raw(out, ",\"variants\":[");
     put_variants(out, k);

@@ -4,6 +4,8 @@
  * software GPU cubins are run by their PTX, which SOFTGPU_CUBINS has (tests/softgpu/cubin.c). */
 #include "e2e.h"
 
+#include <glob.h>
+
 #include "code/code.h"
 
 enum { PROGRAMS = 24, KERNELS = 10, LIMIT = 240 };
@@ -49,7 +51,7 @@ static const struct expected one_bare[] = {{"add_one", no_ptx}, {NULL, NULL}};
 struct program {
     const char *what;
     const struct expected *expected;
-    const char *argv[10], *says;
+    const char *argv[10], *says, *code; /* code: what the driver runs; NULL: not looked at */
     const char *environment[4];
     pid_t pid;
     int out;
@@ -131,17 +133,24 @@ static void triton_cache(struct program *p)
     p->environment[0] = e2e_text("TRITON_CACHE_DIR=%s/triton", e2e_cache);
 }
 
+/* What is selected of its image: the program says for what it was compiled, kgenrt what it took. */
+static void runs(struct program *p, const char *kind, unsigned sm)
+{
+    p->says = e2e_text("right, compiled for %u", sm);
+    p->code = e2e_text("%s for sm_%u", kind, sm);
+}
+
 static void list_programs(void)
 {
     const char *cubin = e2e_text("%s/e2e_code/add.cubin", E2E_BUILD);
     const char *ptx = e2e_text("%s/e2e_code/add.ptx", E2E_BUILD), *other = another();
     const char *nvrtc = cuda_library("libnvrtc.so"), *nvjitlink = cuda_library("libnvJitLink.so");
-    add("PTX of this architecture", "forms", forms)->says = "right, compiled for 90";
-    add("debug build, LZ4", "forms-debug", forms);
-    add("PTX of lower and higher architectures", "forms-archs", forms)->says =
-        "right, compiled for 80";
-    add("machine code and PTX, Zstandard", "forms-both", forms);
-    add("machine code only", "forms-sass", machine_code);
+    runs(add("PTX of this architecture", "forms", forms), "PTX", 90);
+    runs(add("debug build, LZ4", "forms-debug", forms), "PTX", 90);
+    runs(add("PTX of lower and higher architectures", "forms-archs", forms), "PTX", 80);
+    runs(add("machine code and PTX, Zstandard", "forms-both", forms),
+         e2e_gpu ? "machine code" : "PTX", 90);
+    runs(add("machine code only", "forms-sass", machine_code), "machine code", 90);
     add("parts that are linked on the device", "separate-both", separate);
     /* on the software GPU the same text that kgenrt makes of them; hardware links in its own way */
     add("parts that the driver links", "separate", e2e_gpu ? separate_unknown : separate);
@@ -301,6 +310,9 @@ static void judge(const struct program *p, const json_t *process)
         CHECK(twins(process));
     if (strstr(p->what, "one name"))
         CHECK(!twins(process));
+    for (size_t i = 0; p->code && i < wanted; i++)
+        good &= CHECK(!strcmp(
+            p->code, text_of(json_array_get(json_object_get(process, "kernels"), i), "code")));
     account(p, process);
     if (good)
         return;
@@ -327,6 +339,82 @@ static void forced(void)
     json_decref(status);
 }
 
+/* ---- what is captured can be run again: the original is the code that the driver runs ---------
+ */
+
+struct keeping {
+    const char *what, *program, *words[4];
+    size_t wanted; /* captures */
+    char *out;
+    pid_t pid;
+};
+
+static size_t captures(const char *pattern, const char *folder, glob_t *found)
+{
+    *found = (glob_t){0};
+    return glob(e2e_text("%s/%s", folder, pattern), 0, NULL, found) ? 0 : found->gl_pathc;
+}
+
+/* `kgenrt capture` of the program, which runs until there is enough or the time is up. */
+static void keep(struct keeping *k, const char *until)
+{
+    const char *argv[12] = {e2e_cli(), "capture", "-o", k->out, k->program, until};
+    unsigned count_words = 6;
+    if (k->words[0])
+        argv[count_words++] = "1";
+    for (unsigned i = 0; i < 4 && k->words[i]; i++)
+        argv[count_words++] = k->words[i];
+    k->pid = e2e_start(
+        argv, (const char *[]){"KGENRT_CAPTURES=1", e2e_text("SOFTGPU_CUBINS=%s", cubins), NULL},
+        -1);
+}
+
+static void replayed(const struct keeping *k)
+{
+    glob_t found;
+    size_t number = captures("*.kgcap", k->out, &found);
+    if (!CHECK(number >= k->wanted))
+        fprintf(stderr, "%s: %zu captures\n", k->what, number);
+    for (size_t i = 0; i < number; i++) {
+        int status =
+            e2e_run((const char *[]){e2e_cli(), "replay", found.gl_pathv[i], NULL}, NULL, 120);
+        if (!CHECK(status == 0))
+            fprintf(stderr, "%s: %s\n", k->what, e2e_output);
+    }
+    globfree(&found);
+}
+
+static void replays(void)
+{
+    const char *nvrtc = cuda_library("libnvrtc.so"), *until = e2e_text("%s/enough", e2e_cache);
+    struct keeping all[] = {{"linked on the device", "separate-both", {NULL}, 3, NULL, 0},
+                            {"a cubin of NVRTC", "jit", {"nvrtc", nvrtc}, 1, NULL, 0}};
+    const size_t number = access(nvrtc, R_OK) ? 1 : 2;
+    double end = e2e_now() + LIMIT;
+    for (size_t i = 0; i < number; i++) {
+        bool runtime = !all[i].words[0];
+        all[i].program = e2e_text("%s/e2e_code/%s%s", E2E_BUILD, all[i].program,
+                                  runtime && e2e_gpu ? "-static" : "");
+        all[i].out = e2e_text("%s/kept-%zu", e2e_cache, i);
+        keep(&all[i], until);
+    }
+    for (size_t done = 0; done < number && e2e_now() < end; usleep(100000)) {
+        done = 0;
+        for (size_t i = 0; i < number; i++) {
+            glob_t found;
+            done += captures(".kgenrt-*/spool/*.kgcap", all[i].out, &found) >= all[i].wanted;
+            globfree(&found);
+        }
+    }
+    int fd = open(until, O_WRONLY | O_CREAT | O_CLOEXEC, 0600), status;
+    CHECK(fd >= 0 && close(fd) == 0);
+    for (size_t i = 0; i < number; i++) {
+        CHECK(waitpid(all[i].pid, &status, 0) == all[i].pid && WIFEXITED(status) &&
+              !WEXITSTATUS(status));
+        replayed(&all[i]);
+    }
+}
+
 /* As a person reads it. */
 static void as_text(void)
 {
@@ -348,7 +436,8 @@ int main(int argc, char **argv)
     WELL(mkdir(cubins, 0700));
     copy(e2e_text("%s/e2e_code/add.cubin", E2E_BUILD), e2e_text("%s/add.cubin", cubins));
     copy(e2e_text("%s/e2e_code/add.ptx", E2E_BUILD), e2e_text("%s/add.ptx", cubins));
-    stand_in("forms-sass", "forms");
+    if (!e2e_gpu)
+        stand_in("forms-sass", "forms");
     forced();
     list_programs();
     start_all();
@@ -358,6 +447,7 @@ int main(int argc, char **argv)
         judge(&programs[i], process_of(status, programs[i].pid));
     json_decref(status);
     as_text();
+    replays();
     fprintf(stderr, "%u programs\n", count);
     if (test_result())
         e2e_show_log();
