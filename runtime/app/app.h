@@ -101,6 +101,11 @@ struct kernel {
     atomic_bool held;   /* captured now, or thought about: not recycled */
     char name[512];     /* mangled, cut if longer; as a capture's entry */
     struct module *module;
+    /* Of a library's kernel, which is one handle for all contexts: its records for the others than
+     * `context`, in any order, and the latest context that it was launched in without one. */
+    _Atomic(struct kernel *) elsewhere;
+    _Atomic(CUcontext) missing;
+    bool is_elsewhere;                   /* this is such a record: handles lead to the first one */
     _Atomic(CUcontext) context;          /* of the module load or first sight */
     uint64_t samples;                    /* event timings taken */
     double sampled_ns[32];               /* the last of them */
@@ -215,6 +220,9 @@ void context_unseen(CUcontext context); /* it dies; NULL: all */
 /* The program made a green context: launches in such a one get the original, since variants were
  * timed with all multiprocessors. */
 void context_green(void);
+/* The kernel's record for the current context, where the process has several; a kernel that was not
+ * met there gets one in the next tick. Lock-free. */
+struct kernel *kernel_here(struct kernel *kernel);
 /* Watcher, each tick, holds records_lock: calls variant_drop for variants whose launch failed. */
 void kernels_tick(void);
 /* In the child of a fork: no record is found any more, and the lock is free. */

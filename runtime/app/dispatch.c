@@ -407,6 +407,8 @@ static CUresult captured_launch(struct kernel *kernel, const struct launch *laun
 
 CUresult dispatch_launch(struct kernel *kernel, const struct launch *launch)
 {
+    if (__builtin_expect(atomic_load_explicit(&wary, memory_order_relaxed) & SEVERAL, 0))
+        kernel = kernel_here(kernel);
     if (__builtin_expect(graph_capturing(), false) && !stream_quiet(launch->explicit_stream))
         return captured_launch(kernel, launch);
     uint64_t number = atomic_load_explicit(&kernel->launches, memory_order_relaxed) + 1;

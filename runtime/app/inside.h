@@ -40,6 +40,14 @@ void material_tick(void); /* watcher, without records_lock: one module */
  */
 
 struct module *modules_first(void); /* locked */
+/* Locked. A blank record, of the current context; NULL when memory is out. */
+struct kernel *kernel_new(struct module *module, const char *name);
+
+/* elsewhere.c, locked, both. A record for the context that the kernel was launched in without one;
+ * and the end of such a record: launches find it no more. */
+void elsewhere_make(struct kernel *kernel);
+void elsewhere_leave(struct kernel *kernel);
+
 /* Locked. If the module's image is the cubin of this hash, it gets its PTX, and its kernels are
  * looked at again. */
 void module_material_found(struct module *module, const struct kg_id *cubin);

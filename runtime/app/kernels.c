@@ -9,6 +9,7 @@
 
 #include "app/graphs.h"
 #include "app/handles.h"
+#include "app/inside.h"
 #include "app/plan.h"
 
 enum { MODULE_LIMIT = 16 << 20, QUICK_IMAGE = 128 << 10, DEVICES = 64 };
@@ -132,7 +133,7 @@ static struct kernel *kernel_carve(void)
     return (struct kernel *)(chunk + STRIDE * --left);
 }
 
-static struct kernel *kernel_new(struct module *module, const char *name)
+struct kernel *kernel_new(struct module *module, const char *name)
 {
     struct kernel *kernel = kernel_recycle();
     if (!kernel && (kernel = kernel_carve())) {
@@ -326,6 +327,17 @@ void module_dying(void *handle)
     records_unlock();
 }
 
+/* A record of a library's kernel for a context that dies. */
+static void elsewhere_retire(struct kernel *kernel)
+{
+    struct kernel **link = &kernel->module->kernels;
+    elsewhere_leave(kernel);
+    while (*link != kernel)
+        link = &(*link)->sibling;
+    *link = kernel->sibling;
+    kernel_retire(kernel);
+}
+
 /* The next context that the program launches it in may load its variants anew. */
 static void leave_context(struct kernel *kernel)
 {
@@ -350,9 +362,13 @@ void context_dying(CUcontext context)
         }
         /* a library and its CUkernels outlive contexts, its CUmodules and CUfunctions do not */
         handles_remove_value(&module_handles, m, m->handle);
-        for (struct kernel *k = m->kernels; k; k = k->sibling)
-            if (!context || !k->context || k->context == context)
+        for (struct kernel *k = m->kernels, *next; k; k = next) {
+            next = k->sibling;
+            if (k->is_elsewhere && (!context || k->context == context))
+                elsewhere_retire(k);
+            else if (!context || !k->context || k->context == context)
                 leave_context(k);
+        }
     }
     records_unlock();
 }
@@ -369,7 +385,7 @@ static bool is_kernel(const struct kernel *kernel, const struct module *module, 
 static struct kernel *kernel_of(struct module *module, const char *name)
 {
     struct kernel *kernel = module->kernels;
-    while (kernel && !is_kernel(kernel, module, name))
+    while (kernel && (kernel->is_elsewhere || !is_kernel(kernel, module, name)))
         kernel = kernel->sibling;
     return kernel ? kernel : kernel_new(module, name);
 }
@@ -401,8 +417,8 @@ void function_alias(void *kernel, void *function)
 {
     records_lock();
     struct kernel *record = kernel_find(kernel);
-    if (record)
-        (void)handles_put(&kernel_handles, function, record);
+    if (record) /* of this context's, so that it goes with the context */
+        (void)handles_put(&kernel_handles, function, kernel_here(record));
     else /* a handle of something unknown must not lead to what it was before */
         handles_remove(&kernel_handles, function);
     records_unlock();
@@ -572,6 +588,7 @@ void module_material_found(struct module *module, const struct kg_id *cubin)
 void kernels_tick(void)
 {
     for (struct kernel *k = all_kernels; k; k = k->next) {
+        elsewhere_make(k);
         const struct swap_entry *failed =
             atomic_exchange_explicit(&k->failed, NULL, memory_order_acquire);
         if (failed && !k->retired_ns)

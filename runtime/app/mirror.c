@@ -70,11 +70,11 @@ void function_attribute(void *function, int attribute, int value)
 {
     records_lock();
     struct kernel *kernel = kernel_find(function);
-    if (kernel)
+    for (; kernel; kernel = atomic_load_explicit(&kernel->elsewhere, memory_order_relaxed)) {
         remember(kernel, attribute, value);
-    const struct swap *swap =
-        kernel ? atomic_load_explicit(&kernel->swap, memory_order_acquire) : NULL;
-    for (uint32_t i = 0; swap && i < swap->count; i++)
-        mirror(&swap->entries[i], kernel->module->device, attribute, value);
+        const struct swap *swap = atomic_load_explicit(&kernel->swap, memory_order_acquire);
+        for (uint32_t i = 0; swap && i < swap->count; i++)
+            mirror(&swap->entries[i], kernel->module->device, attribute, value);
+    }
     records_unlock();
 }
