@@ -401,9 +401,9 @@ void function_found(void *handle, const char *name, void *function)
     struct kernel *kernel = kernel_find(function);
     if (module && !(kernel && is_kernel(kernel, module, name))) {
         kernel = kernel_of(module, name);
-        bool known = kernel && handles_put(&kernel_handles, function, kernel);
-        if (known && module->library && handle == module->handle)
+        if (kernel && module->library && handle == module->handle)
             kernel->handle = function;
+        bool known = kernel && handles_put(&kernel_handles, function, kernel);
         /* what takes long is left to the watcher: this is the app's thread */
         if (known && !kernel->modelled && module->image.size <= QUICK_IMAGE && variants_any()) {
             kernel_identify(kernel);
