@@ -13,6 +13,7 @@ could be.
 RESULT_FOLDER gets each run's output, `kgenrt status --json` after it, and summary.json."""
 import argparse
 import concurrent.futures
+import glob
 import json
 import os
 import pathlib
@@ -62,6 +63,8 @@ class Program:
             XLA_PYTHON_CLIENT_PREALLOCATE="false", CUBLAS_WORKSPACE_CONFIG=":4096:8",
             # XLA picks the algorithm of a matrix product by timing it, and the results with it
             XLA_FLAGS="--xla_gpu_autotune_level=0")
+        tools = ["/usr/local/cuda/bin", *sorted(glob.glob("/opt/nvidia/nsight-compute/*"))]
+        self.environment["PATH"] = ":".join([os.environ.get("PATH", ""), *tools])
         self.environment.update(self.what.get("environment", {}))
         if arguments.software:
             self.environment.update(SOFTWARE, LD_LIBRARY_PATH=":".join(
@@ -108,7 +111,7 @@ class Program:
         """What kgenrt saw in this run: the process with the most launches, of all that it started."""
         said = subprocess.run([self.arguments.build / "kgenrt", "status", "--json"], env=self.environment,
                               capture_output=True, text=True)
-        (self.folder / f"{name}.json").write_text(said.stdout)
+        (self.folder / f"{name}.json").write_text(said.stdout or said.stderr)
         processes = [p for p in json.loads(said.stdout or "{}").get("processes", []) if p.get("mode") == name]
         count = lambda p: sum(k.get("launches", 0) for k in p.get("kernels", []))
         if processes:

@@ -4,6 +4,7 @@ preload, compared as frameworks are (tests/frameworks/run.py, which does the wor
 
   runs.py FOLDER BUILD_FOLDER RESULT_FOLDER [program ...]"""
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -17,6 +18,7 @@ def programs(folder):
     whole = {"polynomial": {"tune": ["--seconds", "12"], "cached": ["--seconds", "4"]},
              "vector_add": {"tune": ["--seconds", "4"]}}  # nothing to gain there
     makers = {"KGENRT_MAKERS": f"recorded:{HERE.parent.parent}/samples/polynomial/reply"}
+    found = [path for path in [os.environ.get("LD_LIBRARY_PATH")] if path]
     out = {}
     for sample, arguments in whole.items():
         how = {"arguments": dict(arguments, any=small), "checks_itself": True}
@@ -24,7 +26,7 @@ def programs(folder):
             version = runtime.name.split("-")[1]
             out[f"{sample}-shared-{version}"] = dict(
                 how, command=[str(folder / f"{sample}-{version.split('.')[0]}")],
-                environment=dict(makers, LD_LIBRARY_PATH=str(runtime)))
+                environment=dict(makers, LD_LIBRARY_PATH=":".join([str(runtime), *found])))
         for program in sorted(folder.glob(f"{sample}-static-*")):
             out[program.name] = dict(how, command=[str(program)], environment=makers)
     for library in sorted(folder.glob("static-*.so")):
