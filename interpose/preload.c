@@ -7,7 +7,9 @@
 #include "app/graphs.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool forked; /* what is missed from now on is the parent's to say */
 
@@ -78,4 +80,14 @@ __attribute__((destructor)) static void finish(void)
         app_finish();
     else
         say_what_was_missed();
+}
+
+/* An end without exit handlers, as of the processes that Python's multiprocessing forks: in good
+ * order if the program says so. It may be called in the child of a vfork and in a signal handler.
+ */
+__attribute__((visibility("default"))) void _exit(int status)
+{
+    if (status == 0 && app_active())
+        app_leave();
+    _Exit(status);
 }

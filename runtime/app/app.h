@@ -352,6 +352,8 @@ void app_context_created(CUcontext context); /* without records_lock; known cont
 void app_context_dying(CUcontext context);
 void app_after_fork_child(void); /* everything off: handles of the parent mean nothing here */
 void app_finish(void);           /* library destructor: last state into the flight recorder */
+void app_leave(void); /* the same where no exit handler runs, perhaps in a signal handler:
+                         what the watcher does not do in time is not done */
 
 /* Whole state by one pwrite; event: why. Before a variant may run and before a snapshot is read, so
  * that a crash is found at the next start. Caller holds records_lock. */

@@ -422,11 +422,9 @@ void app_after_fork_child(void)
     pthread_mutex_init(&notes.mutex, NULL);
 }
 
-void app_finish(void)
+/* The watcher blocks all signals: who interrupted a thread of the app does not wait for it. */
+static bool watcher_end(void)
 {
-    int on = PHASE_ON;
-    if (process != getpid() || !atomic_compare_exchange_strong(&phase, &on, PHASE_OFF))
-        return;
     struct timespec until = after(EXIT_NS);
     int result = 0;
     pthread_mutex_lock(&watcher.mutex);
@@ -436,6 +434,24 @@ void app_finish(void)
         result = pthread_cond_timedwait(&watcher.wake, &watcher.mutex, &until);
     bool done = watcher.done;
     pthread_mutex_unlock(&watcher.mutex);
-    if (!done) /* it waits for the driver, perhaps: the state of its last tick has to do */
-        flight_finish(false);
+    return done;
+}
+
+static bool ends_here(void)
+{
+    int on = PHASE_ON;
+    return process == getpid() && atomic_compare_exchange_strong(&phase, &on, PHASE_OFF);
+}
+
+void app_leave(void)
+{
+    if (ends_here())
+        (void)watcher_end();
+}
+
+void app_finish(void)
+{
+    if (ends_here() && !watcher_end())
+        flight_finish(
+            false); /* it waits for the driver, perhaps: its last tick's state has to do */
 }

@@ -14,12 +14,13 @@ static bool is_hooked(const char *name)
     for (unsigned i = 0; i < real_row_count; i++)
         if (real_rows[i].hooked && !strcmp(real_rows[i].symbol, name))
             return true;
-    return !strcmp(name, "dlsym") || !strcmp(name, "dlvsym") || !strcmp(name, "dlopen");
+    return !strcmp(name, "dlsym") || !strcmp(name, "dlvsym") || !strcmp(name, "dlopen") ||
+           !strcmp(name, "_exit");
 }
 
 static unsigned wanted(void)
 {
-    unsigned count = 3;
+    unsigned count = 4;
     for (unsigned i = 0; i < real_row_count; i++)
         count += real_rows[i].hooked;
     return count;

@@ -47,6 +47,15 @@ static int wait_all(void)
     return worst;
 }
 
+/* What this process's flight recorder says: it has not ended. */
+static int goes_on(void)
+{
+    char command[256];
+    snprintf(command, sizeof command, "grep -q '\"clean\":false' \"$KGENRT_CACHE\"/flight/%d-*",
+             (int)getpid());
+    return system(command);
+}
+
 /* ---- before main and after its end -------------------------------------------------------------
  */
 
@@ -134,6 +143,25 @@ static int by_exit_at_once(void)
 {
     whole_job();
     _exit(0);
+}
+
+static int by_exit_in_anger(void)
+{
+    whole_job();
+    _exit(3);
+}
+
+/* The child of a vfork is in its parent's memory. */
+static int vfork_exit(void)
+{
+    WELL(job_begin(&job));
+    pid_t pid = vfork();
+    if (!pid)
+        _exit(0);
+    int outcome = wait_all();
+    WELL(goes_on());
+    launch_at_exit();
+    return outcome;
 }
 
 /* ---- threads -----------------------------------------------------------------------------------
@@ -251,15 +279,12 @@ static int fork_beside_threads(void)
  * ended, as its flight recorder goes on to say. */
 static int fork_unseen(void)
 {
-    char command[256];
     WELL(job_begin(&job));
     pid_t pid = (pid_t)syscall(SYS_fork);
     if (!pid)
         exit(0);
     int outcome = wait_all();
-    snprintf(command, sizeof command, "grep -q '\"clean\":false' \"$KGENRT_CACHE\"/flight/%d-*",
-             (int)getpid());
-    WELL(system(command));
+    WELL(goes_on());
     WELL(job_launch(&job, LAUNCHES));
     WELL(job_right(&job));
     puts("right");
@@ -311,6 +336,8 @@ int main(int argc, char **argv)
         {"atexit", from_atexit},
         {"quick_exit", from_quick_exit},
         {"_exit", by_exit_at_once},
+        {"_exit-3", by_exit_in_anger},
+        {"vfork-_exit", vfork_exit},
         {"threads", threads_at_exit},
         {"thread-data", from_thread_data},
         {"fork-first", fork_first},
