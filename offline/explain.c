@@ -248,7 +248,7 @@ static void add_cold(struct words *words, const json_t *kernel, const json_t *pr
     if (launches < most)
         add(words, "left alone: hot is a kernel from %.0f launches on (KGENRT_HOT_LAUNCHES)", most);
     else if (member_number(kernel, "in_graphs") > 0 && strcmp(mode, "cached") &&
-             member_number(kernel, "samples") < ENOUGH_SAMPLES)
+             !member_number(kernel, "samples"))
         add(words,
             "left alone: only %.0f of its launches were outside of graphs, and within it can be "
             "neither timed nor captured",
@@ -259,7 +259,8 @@ static void add_cold(struct words *words, const json_t *kernel, const json_t *pr
     else if (!strcmp(mode, "cached"))
         add(words,
             "the original runs: the cache has no variant for it, and mode cached makes none");
-    else if (member_number(kernel, "samples") < ENOUGH_SAMPLES)
+    else if (member_number(kernel, "samples") < ENOUGH_SAMPLES &&
+             !member_number(kernel, "in_graphs"))
         add(words, "left alone: fewer than %d of its launches could be timed", ENOUGH_SAMPLES);
     else if (json_is_true(json_object_get(process, "running")))
         add(words, "hot (%.1f%% of the GPU time): taken up in a moment", share);
@@ -292,7 +293,9 @@ static void add_state(struct words *words, const json_t *kernel, const json_t *p
         add(words, "cannot be replaced");
     else if (!strcmp(state, "wanted"))
         add(words, "hot (%.1f%% of the GPU time): the next launch that can be is captured%s", share,
-            member_number(kernel, "in_graphs") > 0 ? ", which must be one outside of graphs" : "");
+            member_number(kernel, "in_graphs") > 0
+                ? ", which must be one outside of graphs, here or in the next run"
+                : "");
     else if (!strcmp(state, "capturing"))
         add(words, "hot (%.1f%% of the GPU time): a launch is being captured", share);
     else if (!strcmp(state, "captured"))

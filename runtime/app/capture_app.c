@@ -449,6 +449,8 @@ static void settle(struct kernel *kernel, enum outcome outcome, const char *why)
     bool first = !job.again;
     if (outcome == SAVED)
         schedule(kernel->plan);
+    if (outcome == SAVED)
+        ahead_forget(&kernel->model.id);
     if (outcome == SAVED && first)
         wish_taken(kernel, &job.launch, job.got.arguments);
     if (outcome == REFUSED && !first)

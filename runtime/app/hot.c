@@ -10,7 +10,7 @@
 enum {
     BUDGET = 20,        /* samples in one tick of the watcher: 200 a second */
     FIRST_COUNTED = 3,  /* launches before it load code and warm caches: not in the median */
-    ENOUGH = 3,         /* samples that make a median */
+    ENOUGH = 3,         /* samples that make a median; one will do where graphs take the others */
     STRIDE = 61,        /* launches between samples, later on */
     RETRY_CAPTURE = 13, /* launches until another one is looked at for a capture */
     SEEN_SHARE = 1,  /* percent of the GPU time from which on a kernel's code is read, hot or not */
@@ -274,14 +274,22 @@ static bool judged(const struct kernel *kernel)
            judged_holds(app_dir(), &key, &kernel->model.id, hardware.driver_version);
 }
 
+static bool timed_enough(const struct kernel *kernel)
+{
+    bool in_graphs = atomic_load_explicit(&kernel->in_graphs, memory_order_relaxed);
+    return kernel->samples >= (in_graphs ? 1 : ENOUGH);
+}
+
 /* What matters for the account of where the GPU time goes: `status` says of each such kernel
  * whether it can be replaced. What is hot is read anyway. */
 static void read_code(struct kernel *kernel, double total_ns, unsigned *left)
 {
     int state = atomic_load_explicit(&kernel->state, memory_order_relaxed);
     if (!*left || app_mode() < KG_MODE_CACHED || kernel->modelled || kernel->why ||
-        kernel->retired_ns || (state != KERNEL_NEW && state != KERNEL_COLD) ||
-        kernel->samples < ENOUGH || kernel->gpu_ns * 100 < total_ns * SEEN_SHARE)
+        kernel->retired_ns || (state != KERNEL_NEW && state != KERNEL_COLD))
+        return;
+    bool matters = timed_enough(kernel) && kernel->gpu_ns * 100 >= total_ns * SEEN_SHARE;
+    if (!matters && !(ahead_any() && kernel_launches(kernel)))
         return;
     --*left;
     kernel_identify(kernel);
@@ -296,8 +304,9 @@ void hot_judge(struct kernel *kernel, double total_ns)
     atomic_store_explicit(&kernel->state, KERNEL_COLD, memory_order_relaxed);
     if (app_mode() < KG_MODE_CACHED)
         return; /* it counts and is timed, and that is all */
-    if (launches < (uint64_t)options()->hot_launches || kernel->samples < ENOUGH ||
-        kernel->gpu_ns * 100 < total_ns * (double)options()->hot_share)
+    bool hot = launches >= (uint64_t)options()->hot_launches && timed_enough(kernel) &&
+               kernel->gpu_ns * 100 >= total_ns * (double)options()->hot_share;
+    if (!hot && !(kernel->modelled && ahead_knows(&kernel->model.id)))
         return;
     if (!kernel->modelled)
         kernel_identify(kernel);
@@ -318,6 +327,8 @@ void hot_judge(struct kernel *kernel, double total_ns)
     } else {
         atomic_store_explicit(&kernel->state, KERNEL_WANTED, memory_order_release);
         atomic_store_explicit(&kernel->slow_at, 0, memory_order_relaxed);
+        if (atomic_load_explicit(&kernel->in_graphs, memory_order_relaxed))
+            ahead_keep(&kernel->model.id); /* there may be no launch outside of them any more */
     }
 }
 

@@ -110,6 +110,15 @@ struct sample *hot_sample_start(const struct launch *launch);
 void hot_sample_end(struct sample *sample, struct kernel *kernel, const struct launch *launch,
                     uint64_t number, bool variant, CUresult result);
 
+/* ---- ahead.c: kernels that the next process is to capture early ---------------------------------
+ */
+
+void ahead_start(void);                        /* reads what earlier processes left */
+bool ahead_any(void);                          /* these are locked: there are some */
+bool ahead_knows(const struct kg_id *kernel);  /* capture it at once */
+void ahead_keep(const struct kg_id *kernel);   /* hot, but it is launched in graphs only by now */
+void ahead_forget(const struct kg_id *kernel); /* it was captured */
+
 /* ---- wish.c: launches that no guard covers ------------------------------------------------------
  */
 

@@ -146,7 +146,7 @@ static char *handed_down(const struct kg_id *cubin)
 static const struct kernel *launched(const struct module *module, uint64_t times)
 {
     for (const struct kernel *k = module->kernels; k; k = k->sibling)
-        if (atomic_load_explicit(&k->launches, memory_order_relaxed) >= times)
+        if (kernel_launches(k) >= times)
             return k;
     return NULL;
 }

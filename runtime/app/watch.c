@@ -357,7 +357,8 @@ static bool driver_complete(void)
 
 static bool folders_make(void)
 {
-    static const char *const names[] = {"", "/spool", "/flight", "/snapshots", "/material"};
+    static const char *const names[] = {"",           "/spool",    "/flight",
+                                        "/snapshots", "/material", "/ahead"};
     char path[KG_PATH];
     if (!*cache_dir()) {
         log_line(KG_WARN, "no folder for the cache: set HOME or KGENRT_CACHE");
@@ -389,6 +390,7 @@ static bool start(void)
         app_limit(KG_MODE_OBSERVE,
                   "CUDA_FORCE_PTX_JIT is set: other code runs than the modules' own");
     triton_start();
+    ahead_start();
     spawn_prepare();
     process = getpid();
     (void)at_quick_exit(

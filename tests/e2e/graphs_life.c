@@ -81,6 +81,16 @@ static void set_params(CUgraphExec exec)
     WELL(real.cuGraphExecKernelNodeSetParams_v2(exec, node, &p));
 }
 
+/* Whether the command succeeds in the end. */
+static bool found(const char *command)
+{
+    double end = e2e_now() + LIMIT;
+    bool there = false;
+    while (!(there = system(command) == 0) && e2e_now() < end)
+        usleep(100000);
+    return there;
+}
+
 /* ---- programs ----------------------------------------------------------------------------------
  */
 
@@ -120,9 +130,36 @@ static int only(void)
         WELL(real.cuGraphLaunch(exec, NULL));
     CHECK(launched(exec) == 'o');
     /* until the watcher has thought about it */
+    CHECK(found("grep -q '\"state\":\"cold\"' \"$KGENRT_CACHE\"/flight/*.kgf"));
+    return test_result();
+}
+
+/* Some launches, then a graph: in the first run the kernel is known to be hot too late, in the next
+ * one it is captured from the first launches on. */
+static int warm(void)
+{
+    begin();
+    for (int i = 0; i < 5; i++)
+        CHECK(eager() == 'o');
+    CUgraphExec exec = instantiated();
+    for (int i = 0; i < 2000; i++)
+        WELL(real.cuGraphLaunch(exec, NULL));
+    CHECK(found("ls \"$KGENRT_CACHE\"/ahead/* >/dev/null 2>&1"));
+    return test_result();
+}
+
+static int warm_again(void)
+{
     double end = e2e_now() + LIMIT;
-    while (system("grep -q '\"state\":\"cold\"' \"$KGENRT_CACHE\"/flight/*.kgf") && e2e_now() < end)
+    begin();
+    bool there = false;
+    while (!(there = !system("ls \"$KGENRT_CACHE\"/spool/*.kgcap >/dev/null 2>&1")) &&
+           e2e_now() < end) {
+        CHECK(eager() == 'o');
         usleep(100000);
+    }
+    CHECK(there);
+    CHECK(found("! ls \"$KGENRT_CACHE\"/ahead/* >/dev/null 2>&1"));
     return test_result();
 }
 
@@ -151,8 +188,11 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(void);
-    } parts[] = {
-        {"late", late}, {"given-up", given_up}, {"only", only}, {"prepare", adding_prepare}};
+    } parts[] = {{"late", late},
+                 {"given-up", given_up},
+                 {"only", only},
+                 {"warm", warm},
+                 {"warm-again", warm_again}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (argc > 1 && !strcmp(argv[1], parts[i].name))
             return parts[i].run();
@@ -162,6 +202,11 @@ int main(int argc, char **argv)
     one("only", "KGENRT_MODE=tune", "in_graphs", 301,
         "only 0 of its launches were outside of graphs, and within it can be neither timed nor "
         "captured");
+    setenv("KGENRT_HOT_LAUNCHES", "1000", 1); /* more than there are outside of graphs */
+    one("warm", "KGENRT_MODE=tune", "in_graphs", 2000,
+        "which must be one outside of graphs, here or in the next run");
+    one("warm-again", "KGENRT_MODE=tune", "in_graphs", 0, "a launch was captured");
+    unsetenv("KGENRT_HOT_LAUNCHES");
     setenv("KGENRT_SHADOW_MIB", "0", 1);
     one("late", "KGENRT_MODE=cached", "graphs_behind", 1,
         "the original runs in 1 executable graph");
