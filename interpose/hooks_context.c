@@ -73,7 +73,7 @@ void context_met(void)
     CUcontext context = NULL;
     CUdevice device;
     if (!watching() || !real.cuCtxGetCurrent || real.cuCtxGetCurrent(&context) != CUDA_SUCCESS ||
-        !context || context_known(context) || !real.cuCtxGetDevice ||
+        !context || context_known(context) || context_is_green() || !real.cuCtxGetDevice ||
         real.cuCtxGetDevice(&device) != CUDA_SUCCESS || !alive(device) || !context_seen(context))
         return;
     if (counted(device) && !atomic_load(&primary[device].count)) {

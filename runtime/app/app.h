@@ -220,6 +220,10 @@ void context_unseen(CUcontext context); /* it dies; NULL: all */
 /* The program made a green context: launches in such a one get the original, since variants were
  * timed with all multiprocessors. */
 void context_green(void);
+/* Whether this thread's context is a green one. Such a context may be current to one thread only,
+ * so kgenrt takes no note of it and never makes it current: code that is loaded in it belongs to
+ * the primary context. */
+bool context_is_green(void);
 /* The kernel's record for the current context, where the process has several; a kernel that was not
  * met there gets one in the next tick. Lock-free. */
 struct kernel *kernel_here(struct kernel *kernel);

@@ -55,6 +55,14 @@ void context_green(void)
     atomic_fetch_or_explicit(&wary, GREEN, memory_order_relaxed);
 }
 
+bool context_is_green(void)
+{
+    CUgreenCtx green = NULL;
+    return (atomic_load_explicit(&wary, memory_order_relaxed) & GREEN) &&
+           real.cuStreamGetGreenCtx &&
+           real.cuStreamGetGreenCtx(CU_STREAM_LEGACY, &green) == CUDA_SUCCESS && green;
+}
+
 /* REFUSAL_COUNT: the launch is in the kernel's own context, and that is the whole device's. */
 static __attribute__((noinline)) enum refusal context_refused(const struct kernel *kernel,
                                                               const struct launch *launch, int why)
@@ -65,9 +73,8 @@ static __attribute__((noinline)) enum refusal context_refused(const struct kerne
         (!launch->explicit_stream || !real.cuStreamGetGreenCtx ||
          real.cuStreamGetGreenCtx(launch->explicit_stream, &green) != CUDA_SUCCESS || green))
         return REFUSED_GREEN;
-    if ((why & SEVERAL) &&
-        (real.cuCtxGetCurrent(&now) != CUDA_SUCCESS || !now ||
-         now != atomic_load_explicit(&kernel->context, memory_order_relaxed)))
+    if ((why & SEVERAL) && (real.cuCtxGetCurrent(&now) != CUDA_SUCCESS || !now ||
+                            now != atomic_load_explicit(&kernel->context, memory_order_relaxed)))
         return REFUSED_CONTEXT;
     return REFUSAL_COUNT;
 }

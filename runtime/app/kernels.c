@@ -63,7 +63,8 @@ void kernels_after_fork_child(void)
 static CUcontext current_context(void)
 {
     CUcontext context = NULL;
-    if (!real.cuCtxGetCurrent || real.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
+    if (context_is_green() || !real.cuCtxGetCurrent ||
+        real.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
         return NULL;
     return context;
 }
@@ -160,8 +161,7 @@ static void kernel_retire(struct kernel *kernel)
     retired.last = kernel;
 }
 
-/* ---- modules
- * -------------------------------------------------------------------------------------
+/* ---- modules ------------------------------------------------------------------------------------
  */
 
 static void keep_image(struct module *module, const void *image, const char *path)
@@ -373,8 +373,7 @@ void context_dying(CUcontext context)
     records_unlock();
 }
 
-/* ---- look-up
- * -------------------------------------------------------------------------------------
+/* ---- look-up ------------------------------------------------------------------------------------
  */
 
 static bool is_kernel(const struct kernel *kernel, const struct module *module, const char *name)
@@ -456,8 +455,7 @@ struct kernel *function_resolve(CUfunction function)
     return kernel;
 }
 
-/* ---- what a kernel is
- * ----------------------------------------------------------------------------
+/* ---- what a kernel is ---------------------------------------------------------------------------
  */
 
 static bool device_arch(CUdevice device, const char **arch, bool *ptx_only)
@@ -581,8 +579,7 @@ void module_material_found(struct module *module, const struct kg_id *cubin)
         forget_identity(k);
 }
 
-/* ---- ticks
- * ----------------------------------------------------------------------------------------
+/* ---- ticks --------------------------------------------------------------------------------------
  */
 
 void kernels_tick(void)

@@ -333,7 +333,7 @@ void variants_load(struct kernel *kernel)
 
 void safe_point(void)
 {
-    if (!variants_pending() || !app_active() || inside_kgenrt)
+    if (!variants_pending() || !app_active() || inside_kgenrt || context_is_green())
         return;
     records_lock();
     CUcontext current = NULL;

@@ -287,6 +287,8 @@ static void green(void)
     CUdevResourceDesc description;
     CUgreenCtx made;
     CUcontext primary, context;
+    CUmodule module;
+    CUfunction loaded;
     CUstream stream;
     unsigned groups = 1;
     begin();
@@ -311,7 +313,13 @@ static void green(void)
     WELL(real.cuCtxFromGreenCtx(&context, made));
     WELL(real.cuCtxPushCurrent_v2(context));
     ran_as("current", plain_launch(work, NULL), 'o');
+    WELL(real.cuModuleLoadData(&module, original));
+    WELL(real.cuModuleGetFunction(&loaded, module, "work"));
+    ran_as("loaded there", plain_launch(loaded, NULL), 'o');
+    WELL(real.cuCtxSynchronize());
     WELL(real.cuCtxPopCurrent_v2(&context));
+    if (!e2e_gpu) /* whether it takes functions that were loaded in a part is not said */
+        ran_as("loaded there, launched here", plain_launch(loaded, NULL), 'v');
     ran_as("popped", plain_launch(work, NULL), 'v');
     WELL(real.cuStreamDestroy_v2(stream));
     WELL(real.cuGreenCtxDestroy(made));
@@ -338,7 +346,7 @@ static const struct form {
     {"modules", modules, {{NULL, 0}}},
     {"libraries", libraries, {{NULL, 0}}},
     {"functions", functions, {{NULL, 0}}},
-    {"green", green, {{"green", 2}}},
+    {"green", green, {{"green", 3}}},
 };
 
 /* Of all kernels of the only process that the recorder has. */
@@ -379,6 +387,9 @@ static void one(const struct form *form, const char *setting)
         if (!CHECK(refused_count(status, form->refused[i].key, &swapped) == form->refused[i].count))
             fprintf(stderr, "%s: status counts another number of '%s'\n%s\n", form->name,
                     form->refused[i].key, e2e_output);
+    if (form->run == attributes) /* in words, too */
+        CHECK(strstr(e2e_output, "got the original: a cooperative launch") &&
+              strstr(e2e_output, "got the original: a programmatic dependent launch"));
     (void)refused_count(status, "shape", &swapped);
     CHECK(swapped > 0);
     fprintf(stderr, "%s (%s): %d launches ran the variant\n", form->name, setting, swapped);
