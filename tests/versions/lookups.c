@@ -1,6 +1,7 @@
 /* How NVIDIA's cudart of other versions, shared and static, finds the driver: each library given is
- * started under the preload, against a driver that logs what it is asked for (tests/fake). NVIDIA's
- * cudart then refuses that driver, but by then all its look-ups are made. For each of them:
+ * started under the preload, and with the auditor alone, against a driver that logs what it is
+ * asked for (tests/fake). NVIDIA's cudart then refuses that driver, but by then all its look-ups
+ * are made. For each of them:
  *
  * - the form asked for (version, stream flag) is one that cuda_api.def has, so that no newer form
  * of a hooked entry passes by;
@@ -14,6 +15,7 @@
 
 #include "gpu/real.h"
 
+#include "../../interpose/audit/tunable.h"
 #include "e2e/edge_child.h"
 
 /* Asked for, of launches and code, and passed on without a row. Graphs have tests of their own. */
@@ -202,9 +204,28 @@ static int check(const char *path)
     launch_through("cuLaunchKernel", "cuLaunchKernel (nil)\n", calls, forget);
     launch_through("cuLaunchKernel_ptsz", "cuLaunchKernel_ptsz\n", calls, forget);
     const char *name = strrchr(path, '/');
-    printf("%-18s %3u requests, %2u of them hooked, all held by it; %u of launches\n",
-           name ? name + 1 : path, request_count, hooked, launches);
+    printf("%-18s %s: %3u requests, %2u of them hooked, all held by it; %u of launches\n",
+           name ? name + 1 : path, getenv("LD_AUDIT") ? "audit" : "preload", request_count, hooked,
+           launches);
     return test_result();
+}
+
+/* In a process of its own, with our library preloaded or brought by the auditor alone. */
+static void started(char *path, bool audit)
+{
+    pid_t pid = fork();
+    if (!pid) {
+        child_environment(PRELOAD, FAKE);
+        if (audit) {
+            unsetenv("LD_PRELOAD");
+            setenv("LD_AUDIT", BUILD_DIR "/libkgenrt_audit.so", 1);
+            setenv("GLIBC_TUNABLES", AUDIT_TUNABLE, 1);
+        }
+        execl("/proc/self/exe", "lookups", "--one", path, NULL);
+        _exit(126);
+    }
+    if (!CHECK(child_status(pid) == 0))
+        fprintf(stderr, "%s, %s\n", path, audit ? "with LD_AUDIT" : "with LD_PRELOAD");
 }
 
 int main(int argc, char **argv)
@@ -216,16 +237,11 @@ int main(int argc, char **argv)
     if (!CHECK(argc > 1))
         return test_result();
     fresh_cache();
-    for (int i = 1; i < argc; i++) {
-        pid_t pid = fork();
-        if (!pid) {
-            child_environment(PRELOAD, FAKE);
-            execl("/proc/self/exe", argv[0], "--one", argv[i], NULL);
-            _exit(126);
-        }
-        if (!CHECK(child_status(pid) == 0))
-            fprintf(stderr, "%s\n", argv[i]);
-    }
+    for (int i = 1; i < argc; i++)
+        started(argv[i], false);
+    for (int i = 1; i < argc && !*PRELOAD_FIRST;
+         i++) /* a sanitizer's library has to be preloaded */
+        started(argv[i], true);
     remove_cache();
     return test_result();
 }
