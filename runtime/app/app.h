@@ -43,6 +43,12 @@ struct swap_entry {
  * release store. */
 struct swap {
     uint32_t count;
+    uint32_t pinned_count;
+    /* Of several entries: the scalars that each pins to one value of its own (the values here mean
+     * nothing), and the entries' keys over those values and the shape (dispatch.h). A guard whose
+     * key is not the launch's cannot hold. NULL: each guard is asked. */
+    const struct kg_scalar *pinned;
+    const uint64_t *keys;
     struct swap_entry entries[];
 };
 
@@ -72,20 +78,35 @@ struct wish {
     double total_ns, mean_ns; /* of the process; of launches that no guard covers */
 };
 
+/* What launches count, by thread: tally.h. */
+#define TALLY_COUNTERS                                                                             \
+    atomic_uint_fast64_t launches;                                                                 \
+    atomic_uint_fast64_t others;  /* launches that are counted in other tallies, as of late */     \
+    atomic_uint_fast64_t swapped; /* launches that ran a variant */                                \
+    atomic_uint_fast64_t refused[REFUSAL_COUNT];
+struct tally {
+    _Alignas(64) TALLY_COUNTERS
+};
+
 /* One original entry point as this process knows it. Several handles may lead here (a CUkernel and
  * its CUfunctions). */
 struct kernel {
-    /* hot: written by launches with relaxed loads and stores (two threads launching the same kernel
-     * at the same instant may lose a count; never more) */
+    /* hot: what launches read; seldom written */
     _Atomic(const struct swap *) swap;
-    atomic_uint_fast64_t launches;
     atomic_uint_fast64_t slow_at; /* the launch with this number, or any later, takes the slow path
                                      first; ~0: none. A new record has 1: its first launch */
-    atomic_uint_fast64_t swapped; /* launches that ran a variant */
-    atomic_uint_fast64_t first_swapped; /* number of the first of them, from 1; 0 none */
-    const struct kg_param *params;      /* model.params */
-    uint32_t param_count;               /* 0 until the model is known; the first cache line ends */
-    atomic_uint_fast64_t refused[REFUSAL_COUNT];
+    atomic_uint_fast64_t first_swapped; /* number of the first that ran a variant, from 1; 0 none */
+    _Atomic(struct tally *) tallies;    /* TALLIES of them, for other threads than the first; or
+                                           NULL */
+    atomic_bool tallies_wanted;
+    const struct kg_param *params; /* model.params */
+    uint32_t param_count;          /* 0 until the model is known; the first cache line ends */
+    union {                        /* hot: written by launches, of one thread if there are others */
+        struct tally home;
+        struct {
+            TALLY_COUNTERS
+        };
+    };
     _Atomic(const struct swap_entry *) failed; /* its launch was refused by the driver; the swap is
                                                   off until kernels_tick has dropped it */
 
@@ -137,16 +158,9 @@ struct kernel {
 };
 
 /* All its launches, within graphs, too. */
-static inline uint64_t kernel_launches(const struct kernel *kernel)
-{
-    return atomic_load_explicit(&kernel->launches, memory_order_relaxed) +
-           atomic_load_explicit(&kernel->in_graphs, memory_order_relaxed);
-}
-static inline uint64_t kernel_swapped(const struct kernel *kernel)
-{
-    return atomic_load_explicit(&kernel->swapped, memory_order_relaxed) +
-           atomic_load_explicit(&kernel->swapped_in_graphs, memory_order_relaxed);
-}
+uint64_t kernel_launches(const struct kernel *kernel);
+uint64_t kernel_swapped(const struct kernel *kernel);
+uint64_t kernel_refused(const struct kernel *kernel, enum refusal why);
 
 /* A module or library as the app loaded it. */
 struct module {

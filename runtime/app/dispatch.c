@@ -3,6 +3,8 @@
  *
  * Guards come from a file: signature_fits has held for each before it was published. */
 #include "app/dispatch.h"
+#include "app/tally.h"
+#include "app/track.h"
 
 #include <string.h>
 
@@ -79,12 +81,6 @@ static __attribute__((noinline)) enum refusal context_refused(const struct kerne
     return REFUSAL_COUNT;
 }
 
-static inline void count(atomic_uint_fast64_t *counter)
-{
-    uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
-    atomic_store_explicit(counter, value + 1, memory_order_relaxed);
-}
-
 /* ---- arguments ---------------------------------------------------------------------------------
  */
 
@@ -151,6 +147,21 @@ static inline bool holds(const struct kg_scalar *scalar, const char *argument)
     }
     memcpy(&eight, argument, scalar->size & 7);
     return ((eight - scalar->value) & scalar_mask(scalar->size)) <= scalar->span;
+}
+
+static inline uint64_t scalar_read(const struct kg_scalar *scalar, const char *argument)
+{
+    uint64_t eight = 0;
+    uint32_t four;
+    if (scalar->size == 4) {
+        memcpy(&four, argument, 4);
+        return four;
+    }
+    if (scalar->size == 8)
+        memcpy(&eight, argument, 8);
+    else
+        memcpy(&eight, argument, scalar->size & 7);
+    return eight;
 }
 
 /* ---- guards ------------------------------------------------------------------------------------
@@ -246,6 +257,53 @@ static inline enum refusal guard(const struct kg_signature *signature,
     return REFUSAL_COUNT;
 }
 
+static inline uint64_t key_of_launch(const struct swap *swap, const struct kg_launch *shape,
+                                     void *const *arguments)
+{
+    uint64_t hash = 0;
+    const struct kg_scalar *end = swap->pinned + swap->pinned_count;
+    for (const struct kg_scalar *s = swap->pinned; s != end; s++)
+        hash = key_scalar(hash, scalar_read(s, (const char *)arguments[s->param] + s->offset));
+    return key_of(key_shape(shape), hash);
+}
+
+/* Of several guards that do not hold the one that came nearest tells most. */
+static inline const struct swap_entry *match_each(const struct swap *swap,
+                                                  const struct launch *launch,
+                                                  void *const *arguments, enum refusal *why)
+{
+    *why = REFUSED_SHAPE;
+    for (uint32_t i = 0; i < swap->count; i++) {
+        enum refusal outcome = guard(&swap->entries[i].signature, &launch->shape, arguments);
+        if (outcome == REFUSAL_COUNT)
+            return &swap->entries[i];
+        if (outcome > *why)
+            *why = outcome;
+    }
+    return NULL;
+}
+
+static inline const struct swap_entry *match_key(const struct swap *swap,
+                                                 const struct launch *launch,
+                                                 void *const *arguments, enum refusal *why)
+{
+    uint64_t key = key_of_launch(swap, &launch->shape, arguments);
+    *why = REFUSED_SHAPE;
+    for (uint32_t i = 0; i < swap->count; i++) {
+        if (swap->keys[i] != key)
+            continue;
+        enum refusal outcome = guard(&swap->entries[i].signature, &launch->shape, arguments);
+        if (outcome == REFUSAL_COUNT)
+            return &swap->entries[i];
+        if (outcome > *why)
+            *why = outcome;
+    }
+    for (uint32_t i = 0; *why == REFUSED_SHAPE && i < swap->count; i++)
+        if (!((swap->keys[i] ^ key) >> 32)) /* the shape is this one's, a scalar is not */
+            *why = REFUSED_SCALAR;
+    return NULL;
+}
+
 static inline const struct swap_entry *match(const struct swap *swap, const struct kernel *kernel,
                                              const struct launch *launch, void *const *arguments,
                                              enum refusal *why)
@@ -258,15 +316,8 @@ static inline const struct swap_entry *match(const struct swap *swap, const stru
     int contexts = atomic_load_explicit(&wary, memory_order_relaxed);
     if (contexts && (*why = context_refused(kernel, launch, contexts)) != REFUSAL_COUNT)
         return NULL;
-    *why = REFUSED_SHAPE;
-    for (uint32_t i = 0; i < swap->count; i++) {
-        enum refusal outcome = guard(&swap->entries[i].signature, &launch->shape, arguments);
-        if (outcome == REFUSAL_COUNT)
-            return &swap->entries[i];
-        if (outcome > *why) /* of several guards the one that came nearest tells most */
-            *why = outcome;
-    }
-    return NULL;
+    return swap->keys ? match_key(swap, launch, arguments, why)
+                      : match_each(swap, launch, arguments, why);
 }
 
 const struct swap_entry *swap_match(const struct swap *swap, const struct kernel *kernel,
@@ -305,16 +356,15 @@ bool signature_fits(const struct kernel *kernel, const struct kg_signature *sign
 
 static void count_swapped(struct kernel *kernel)
 {
-    if (!atomic_load_explicit(&kernel->swapped, memory_order_relaxed))
-        atomic_store_explicit(&kernel->first_swapped,
-                              atomic_load_explicit(&kernel->launches, memory_order_relaxed),
-                              memory_order_relaxed);
-    count(&kernel->swapped);
+    struct tally *tally = tally_of(kernel);
+    if (!atomic_load_explicit(&kernel->first_swapped, memory_order_relaxed))
+        atomic_store_explicit(&kernel->first_swapped, tally_number(tally), memory_order_relaxed);
+    tally_count(&tally->swapped);
 }
 
 void variant_refused(struct kernel *kernel, const struct swap_entry *entry)
 {
-    count(&kernel->refused[REFUSED_ERROR]);
+    tally_count(&tally_of(kernel)->refused[REFUSED_ERROR]);
     atomic_store_explicit(&kernel->swap, NULL, memory_order_release);
     atomic_store_explicit(&kernel->failed, entry, memory_order_release);
 }
@@ -398,8 +448,9 @@ static CUresult swapping_launch(struct kernel *kernel, const struct launch *laun
     void *const *arguments = arguments_of(kernel, launch, space);
     const struct swap_entry *entry = match(swap, kernel, launch, arguments, &why);
     if (!entry)
-        count(&kernel->refused[why]);
-    if (number >= atomic_load_explicit(&kernel->slow_at, memory_order_relaxed))
+        tally_count(&tally_of(kernel)->refused[why]);
+    if (number >= atomic_load_explicit(&kernel->slow_at, memory_order_relaxed) ||
+        track_due(entry, number))
         return hot_launch(kernel, launch, entry);
     return entry ? run_variant(kernel, launch, entry, arguments) : launch->run(launch);
 }
@@ -418,8 +469,9 @@ CUresult dispatch_launch(struct kernel *kernel, const struct launch *launch)
         kernel = kernel_here(kernel);
     if (__builtin_expect(graph_capturing(), false) && !stream_quiet(launch->explicit_stream))
         return captured_launch(kernel, launch);
-    uint64_t number = atomic_load_explicit(&kernel->launches, memory_order_relaxed) + 1;
-    atomic_store_explicit(&kernel->launches, number, memory_order_relaxed);
+    struct tally *tally = tally_of(kernel);
+    tally_count(&tally->launches);
+    uint64_t number = tally_number(tally);
     const struct swap *swap = atomic_load_explicit(&kernel->swap, memory_order_acquire);
     if (swap)
         return swapping_launch(kernel, launch, swap, number);

@@ -215,7 +215,7 @@ static void put_counts(struct jout *out, struct kernel *k)
     jout_raw(out, ",\"first_swapped_launch\":"), jout_integer(out, atomic_load(&k->first_swapped));
     jout_raw(out, ",\"refused\":{");
     for (int i = 0; i < REFUSAL_COUNT; i++) {
-        uint64_t count = atomic_load_explicit(&k->refused[i], memory_order_relaxed);
+        uint64_t count = kernel_refused(k, (enum refusal)i);
         if (!count)
             continue;
         jout_comma(out);

@@ -3,6 +3,7 @@
  * and the driver on the slow path only. Never times a launch while its stream is being captured
  * into a graph, never waits. */
 #include "app/inside.h"
+#include "app/tally.h"
 #include "app/track.h"
 
 #include <string.h>
@@ -105,13 +106,6 @@ void hot_sample_end(struct sample *sample, struct kernel *kernel, const struct l
         sample_free(sample);
 }
 
-static uint64_t next_slow(struct kernel *kernel, uint64_t number)
-{
-    const struct swap *swap = atomic_load_explicit(&kernel->swap, memory_order_acquire);
-    uint64_t next = track_next(swap, hot_next(number));
-    return next && next <= number ? number + 1 : next; /* what is due by now is tried below */
-}
-
 static bool looked_at(const struct kernel *kernel, const struct swap_entry *entry)
 {
     return entry && atomic_load_explicit(&kernel->look, memory_order_relaxed) &&
@@ -134,18 +128,20 @@ static bool capture_wanted(const struct kernel *kernel, const struct launch *lau
 CUresult hot_launch(struct kernel *kernel, const struct launch *launch,
                     const struct swap_entry *entry)
 {
-    uint64_t number = atomic_load_explicit(&kernel->launches, memory_order_relaxed);
+    uint64_t number = tally_number(tally_of(kernel));
     uint64_t due = atomic_load_explicit(&kernel->slow_at, memory_order_relaxed);
-    /* who moves slow_at on has the sample; others launch as ever */
-    if (!app_active() || due > number + 1 ||
-        !atomic_compare_exchange_strong(&kernel->slow_at, &due, next_slow(kernel, number)))
+    /* who moves slow_at on has the sample or the capture; others launch as ever */
+    bool mine = due <= number + 1 &&
+                atomic_compare_exchange_strong(&kernel->slow_at, &due, hot_next(number));
+    if (!app_active() || (!mine && !track_due(entry, number)))
         return plain(kernel, launch, entry);
     bool was_inside = inside_kgenrt;
     inside_kgenrt = true;
     struct sample *sample = NULL;
     bool captured = false;
-    bool wanted = atomic_load_explicit(&kernel->state, memory_order_acquire) == KERNEL_WANTED;
-    if (capture_wanted(kernel, launch, entry)) {
+    bool wanted =
+        mine && atomic_load_explicit(&kernel->state, memory_order_acquire) == KERNEL_WANTED;
+    if (mine && capture_wanted(kernel, launch, entry)) {
         bool covered = entry && !looked_at(kernel, entry);
         captured = stream_quiet(launch->explicit_stream) && capture_begin(kernel, launch, covered);
         if (!captured)
@@ -158,7 +154,7 @@ CUresult hot_launch(struct kernel *kernel, const struct launch *launch,
             inside_kgenrt = was_inside;
             return tracked;
         }
-        sample = sample_start(launch, number == 1);
+        sample = mine ? sample_start(launch, number == 1) : NULL;
     }
     inside_kgenrt = was_inside;
     CUresult result = captured ? launch->run(launch) : plain(kernel, launch, entry);

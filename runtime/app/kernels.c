@@ -11,6 +11,7 @@
 #include "app/handles.h"
 #include "app/inside.h"
 #include "app/plan.h"
+#include "app/tally.h"
 
 enum { MODULE_LIMIT = 16 << 20, QUICK_IMAGE = 128 << 10, DEVICES = 64 };
 #define IMAGES_LIMIT (UINT64_C(256) << 20) /* bytes of images that are kept in all */
@@ -110,6 +111,7 @@ static struct kernel *kernel_recycle(void)
     if (kernel->modelled)
         kernel_model_free(&kernel->model);
     tracks_free(kernel);
+    tally_free(kernel);
     plan_free(kernel->plan);
     struct kernel *next = kernel->next;
     memset(kernel, 0, sizeof *kernel);
@@ -586,6 +588,7 @@ void kernels_tick(void)
 {
     for (struct kernel *k = all_kernels; k; k = k->next) {
         elsewhere_make(k);
+        tally_tick(k);
         const struct swap_entry *failed =
             atomic_exchange_explicit(&k->failed, NULL, memory_order_acquire);
         if (failed && !k->retired_ns)

@@ -96,7 +96,8 @@ bool live_launch(struct kernel *kernel, const struct launch *launch, const struc
     if (!sample || !atomic_compare_exchange_strong(&live->step, &step, step + 1)) {
         if (sample)
             sample_free(sample);
-        atomic_store_explicit(&live->at, number + RETRY, memory_order_relaxed);
+        bool all = step >= 2 * LIVE_PAIRS; /* spent: what is under way decides */
+        atomic_store_explicit(&live->at, all ? UINT64_MAX : number + RETRY, memory_order_relaxed);
         return false;
     }
     unsigned pair = step / 2;

@@ -204,6 +204,7 @@ static void stride_set(struct track *track, const struct shadow_slot *slot)
     uint64_t least = slot->launch + (uint64_t)stride / 2;
     if (atomic_load_explicit(&track->check_at, memory_order_relaxed) < least)
         atomic_store_explicit(&track->check_at, least, memory_order_relaxed);
+    track_settle(track);
 }
 
 static void differed(struct track *track, const struct shadow_slot *slot,

@@ -2,6 +2,7 @@
  * memory. Keeps those that were published until no launch can stand in them, and unloads the
  * variants of an original whose module died. Never frees a table that a launch may still read. All
  * under records_lock. */
+#include "app/dispatch.h"
 #include "app/inside.h"
 
 #include <stdlib.h>
@@ -73,13 +74,52 @@ static void *array_move(char **free_space, const void *from, size_t size)
     return to;
 }
 
+/* The signature's scalar at the place of another, if it is pinned to one value; or NULL. */
+static const struct kg_scalar *pinned_at(const struct kg_signature *signature,
+                                         const struct kg_scalar *place)
+{
+    for (uint32_t i = 0; i < signature->scalar_count; i++) {
+        const struct kg_scalar *s = &signature->scalars[i];
+        if (s->param == place->param && s->offset == place->offset && s->size == place->size)
+            return s->span ? NULL : s;
+    }
+    return NULL;
+}
+
+/* Room for as many scalars as the first signature has is at `space`, and for the keys behind it. */
+static void keys_make(struct swap *swap, char *space)
+{
+    struct kg_scalar *pinned = (struct kg_scalar *)space;
+    const struct kg_signature *first = &swap->entries[0].signature;
+    for (uint32_t k = 0; k < first->scalar_count; k++) {
+        uint32_t i = 0;
+        while (i < swap->count && pinned_at(&swap->entries[i].signature, &first->scalars[k]))
+            i++;
+        if (i == swap->count)
+            pinned[swap->pinned_count++] = first->scalars[k];
+    }
+    uint64_t *keys = (uint64_t *)(pinned + first->scalar_count);
+    for (uint32_t i = 0; i < swap->count; i++) {
+        const struct kg_signature *signature = &swap->entries[i].signature;
+        uint64_t hash = 0;
+        for (uint32_t k = 0; k < swap->pinned_count; k++)
+            hash = key_scalar(hash, pinned_at(signature, &pinned[k])->value);
+        keys[i] = key_of(key_shape(&signature->launch), hash);
+    }
+    swap->pinned = pinned;
+    swap->keys = keys;
+}
+
 /* One block of memory: head, entries, and their signatures' arrays, whose items are multiples of 8
- * bytes. */
+ * bytes; of several entries their keys, too. */
 struct swap *table_make(struct kernel *kernel, const struct swap_entry *entries, unsigned count)
 {
     size_t size = sizeof(struct table) + sizeof(struct swap) + count * sizeof *entries;
     for (unsigned i = 0; i < count; i++)
         size += arrays_size(&entries[i].signature);
+    if (count > 1)
+        size +=
+            entries[0].signature.scalar_count * sizeof(struct kg_scalar) + count * sizeof(uint64_t);
     struct table *table = table_alloc(size);
     if (!table)
         return NULL;
@@ -87,7 +127,7 @@ struct swap *table_make(struct kernel *kernel, const struct swap_entry *entries,
         .next = tables, .kernel = kernel, .context = kernel->context, .in_slot = size <= SLOT};
     tables = table;
     struct swap *swap = (struct swap *)(table + 1);
-    swap->count = count;
+    *swap = (struct swap){.count = count};
     char *space = (char *)&swap->entries[count];
     for (unsigned i = 0; i < count; i++) {
         struct swap_entry *e = &swap->entries[i];
@@ -97,6 +137,8 @@ struct swap *table_make(struct kernel *kernel, const struct swap_entry *entries,
         s->scalars = array_move(&space, s->scalars, s->scalar_count * sizeof *s->scalars);
         s->overlaps = array_move(&space, s->overlaps, s->overlap_count * sizeof *s->overlaps);
     }
+    if (count > 1)
+        keys_make(swap, space);
     return swap;
 }
 

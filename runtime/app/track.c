@@ -2,6 +2,7 @@
  * launches are checked (shadow.c) or timed (live.c) and which the original still makes, and takes a
  * variant back. One decision a variant: what was dropped is not loaded again here, unless it was
  * verified anew. */
+#include "app/tally.h"
 #include "app/track.h"
 
 #include <stdio.h>
@@ -92,7 +93,7 @@ static const char *objection(const struct kernel *kernel, const struct kg_varian
 
 static void begin(struct track *track, const struct kg_variant *variant)
 {
-    uint64_t launches = atomic_load_explicit(&track->kernel->launches, memory_order_relaxed);
+    uint64_t launches = tally_launches(track->kernel);
     bool mid_run = kernel_launches(track->kernel) > 0;
     track->unchecked = objection(track->kernel, variant, &track->by_replay);
     if (accuracy_parse(variant->accuracy, &track->accuracy) &&
@@ -111,6 +112,7 @@ static void begin(struct track *track, const struct kg_variant *variant)
     atomic_store(&track->live.at, launches + BEFORE_LIVE);
     /* in step, the processes of a program must not differ in when the original runs */
     atomic_store(&track->live.open, options()->live_pairs > 0 && !track->in_step);
+    track_settle(track);
 }
 
 struct track *track_of(struct kernel *kernel, const struct kg_variant *variant, bool in_step)
@@ -166,23 +168,16 @@ bool track_holds(const struct swap_entry *entry)
     return entry->track && atomic_load_explicit(&entry->track->hold, memory_order_relaxed);
 }
 
-uint64_t track_next(const struct swap *swap, uint64_t next)
+void track_settle(struct track *track)
 {
-    for (uint32_t i = 0; swap && i < swap->count; i++) {
-        const struct track *t = swap->entries[i].track;
-        if (!t)
-            continue;
-        if (track_holds(&swap->entries[i]))
-            return 0;
-        uint64_t check =
-            t->unchecked ? next : atomic_load_explicit(&t->check_at, memory_order_relaxed);
-        uint64_t live = atomic_load_explicit(&t->live.open, memory_order_relaxed)
-                            ? atomic_load_explicit(&t->live.at, memory_order_relaxed)
-                            : next;
-        next = check < next ? check : next;
-        next = live < next ? live : next;
-    }
-    return next;
+    uint64_t due = UINT64_MAX, live = atomic_load_explicit(&track->live.at, memory_order_relaxed);
+    if (!track->unchecked)
+        due = atomic_load_explicit(&track->check_at, memory_order_relaxed);
+    if (atomic_load_explicit(&track->live.open, memory_order_relaxed) && live < due)
+        due = live;
+    if (atomic_load_explicit(&track->hold, memory_order_relaxed))
+        due = 0;
+    atomic_store_explicit(&track->due, due, memory_order_relaxed);
 }
 
 bool track_launch(struct kernel *kernel, const struct launch *launch,
@@ -190,13 +185,14 @@ bool track_launch(struct kernel *kernel, const struct launch *launch,
 {
     if (!entry->track)
         return false;
-    if (shadow_launch(kernel, launch, entry, number, result))
-        return true;
-    if (track_holds(entry)) {
+    bool launched = shadow_launch(kernel, launch, entry, number, result);
+    if (!launched && track_holds(entry)) {
         *result = launch->run(launch);
-        return true;
+        launched = true;
     }
-    return live_launch(kernel, launch, entry, number, result);
+    launched = launched || live_launch(kernel, launch, entry, number, result);
+    track_settle(entry->track);
+    return launched;
 }
 
 /* ---- in the watcher ----------------------------------------------------------------------------
@@ -217,6 +213,7 @@ static void hold_end(struct track *track)
                 !atomic_load_explicit(&track->under_way, memory_order_relaxed);
     if (over || now_ns() - track->hold_since_ns > hold_ns)
         atomic_store_explicit(&track->hold, false, memory_order_relaxed);
+    track_settle(track);
 }
 
 void track_tick(void)

@@ -30,10 +30,12 @@ struct track {
                                          shadow_device.cu numbers it; 0: bits */
 
     /* on the launch path */
-    atomic_uint first;             /* of the first launches, still to be checked */
-    atomic_uint tries;             /* for those, still to be had */
-    atomic_uint under_way;         /* checks begun whose outcome is not known yet */
-    atomic_bool hold;              /* originals run until the first checks' outcome is known */
+    atomic_uint_fast64_t due; /* from the launch of this number on it wants to see launches: what
+                                 follows, in one number */
+    atomic_uint first;        /* of the first launches, still to be checked */
+    atomic_uint tries;        /* for those, still to be had */
+    atomic_uint under_way;    /* checks begun whose outcome is not known yet */
+    atomic_bool hold;         /* originals run until the first checks' outcome is known */
     _Atomic(const char *) foreign; /* a launch was given memory that is left alone, static text */
     atomic_uint_fast64_t check_at; /* number of the launch from which on a check is due */
     atomic_uint_fast64_t stride;   /* launches from check to check, at least: so that checks take
@@ -57,8 +59,16 @@ struct track {
 struct track *track_of(struct kernel *kernel, const struct kg_variant *variant, bool in_step);
 /* Locked: the kernel's record is blanked. */
 void tracks_free(struct kernel *kernel);
-/* The next launch that takes the slow path, where hot.c wants `next`. Any thread. */
-uint64_t track_next(const struct swap *swap, uint64_t next);
+/* `due` is set anew, after a change of `hold`, `check_at` or `live`. Any thread; where two meet, it
+ * may be late until the kernel's next launch on the slow path. */
+void track_settle(struct track *track);
+/* Whether a launch that this entry's guard covers is to be checked, timed, or left to the original.
+ */
+static inline bool track_due(const struct swap_entry *entry, uint64_t number)
+{
+    return entry && entry->track &&
+           number >= atomic_load_explicit(&entry->track->due, memory_order_relaxed);
+}
 /* On the launch path. True: the launch was made here, with its result in *result, because a check
  * or a measurement was due, or because originals still run. */
 bool track_launch(struct kernel *kernel, const struct launch *launch,

@@ -129,10 +129,11 @@ void wish_sample(struct kernel *kernel, double ns)
 /* Launches that a guard refused for what another signature may allow. */
 static uint64_t refused(const struct kernel *kernel)
 {
-    static const int which[] = {REFUSED_SHAPE, REFUSED_SCALAR, REFUSED_ALIGNMENT, REFUSED_OVERLAP};
+    static const enum refusal which[] = {REFUSED_SHAPE, REFUSED_SCALAR, REFUSED_ALIGNMENT,
+                                         REFUSED_OVERLAP};
     uint64_t sum = 0;
     for (size_t i = 0; i < sizeof which / sizeof *which; i++)
-        sum += atomic_load_explicit(&kernel->refused[which[i]], memory_order_relaxed);
+        sum += kernel_refused(kernel, which[i]);
     return sum;
 }
 

@@ -1,296 +1,324 @@
-/* What a launch costs through the hook: 1,000 kernels with 3 pointers and 3 scalars, 3,000 live
- * allocations, an empty function for a driver; three processes: without the preload, with it and
- * nothing to swap, and with a variant for every kernel. Prints medians and 99th percentiles of 301
- * batches and what they are above the first.
+/* What a launch costs through the hook, with an empty function for a driver: nanoseconds a launch,
+ * median and 99th percentile of batches of 128 launches, for
  *
- *   launch_cost            all three, and whether the limits hold (15 and 50 ns)
+ *   no preload; a hook that only calls the driver (empty_hook.c), the floor; a function that was
+ *   never looked up; a known kernel without a variant; with one variant; with eight guarded
+ *   variants, the last of which fits
  *
- * Whoever runs on the other thread of the same core makes all of this 1.7 times slower. So a batch
- * counts only if a yardstick, work of a fixed length that fills the core, took its shortest
- * time before and after the batch; the number of batches left out is printed. Where too few count,
- * that is said, and no limit is judged. Not run by ctest. */
-#include "gpu/real.h"
+ * in 1, 2, 4 and 16 threads that launch the same 16 kernels, and in one thread that launches 1,000
+ * in turn. Each case is a process; they measure in turns, in many short rounds, and what is printed
+ * is the median over the rounds: others may use the machine. Where there is valgrind, instructions
+ * a launch are counted too, which nobody disturbs.
+ *
+ *   launch_cost [ROUNDS [count]]   prints the table and whether the goals hold, and fails if not
+ *
+ * Threads beyond the processors do not run at the same time: the table says how many there are.
+ * They run before all others' (SCHED_RR), where that is allowed: else threads seldom meet on a busy
+ * machine, and contention is not seen. */
+#include "bench.h"
 
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cache.h"
-#include "code/code.h"
+#define BATCH_NS 15000000u /* that a thread measures in one round, at least */
+enum { HOT = 16, MANY = 1000, THREADS = 16, BATCH = 128, BATCHES = 20000, COUNTED = 20000 };
 
-enum {
-    KERNELS = 1000,
-    ALLOCATIONS = 3000,
-    BATCHES = 301,
-    TRIES = 6000, /* batches, until enough of them count */
-    ROUNDS = 5,
-    STICK = 4000,      /* steps of the yardstick: about 10 us */
-    WALK_LINES = 4096, /* cache lines that it walks through: 256 KiB */
-};
-#define QUIET 1.06 /* times its shortest is what the yardstick may take */
-
-static const char ptx[] =
-    ".version 7.0\n.target sm_50\n.address_size 64\n"
-    ".visible .entry work(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n,\n"
-    ".param .f32 x, .param .u32 m)\n{\n"
-    ".reg .f32 %f<6>; .reg .b32 %r<4>; .reg .b64 %d<8>; .reg .pred %p;\n"
-    "ld.param.u64 %d1, [a]; ld.param.u64 %d2, [b]; ld.param.u64 %d3, [c];\n"
-    "ld.param.u32 %r1, [n]; ld.param.f32 %f1, [x]; ld.param.u32 %r2, [m];\n"
-    "setp.ge.u32 %p, %r1, %r2;\n@%p bra DONE;\n"
-    "ld.global.f32 %f2, [%d1]; ld.global.f32 %f3, [%d2];\n"
-    "fma.rn.f32 %f4, %f2, %f1, %f3;\nst.global.f32 [%d3], %f4;\nDONE:\nret;\n}\n";
-
-static CUfunction functions[KERNELS];
-static CUdeviceptr memory[ALLOCATIONS];
-static unsigned n = 100, m = 50;
-static float x = 1.5f;
-
-#define WELL(call)                                                                                 \
-    do {                                                                                           \
-        int result_ = (int)(call);                                                                 \
-        if (result_) {                                                                             \
-            fprintf(stderr, "%s: %d\n", #call, result_);                                           \
-            exit(2);                                                                               \
-        }                                                                                          \
-    } while (0)
-
-/* ---- publishing --------------------------------------------------------------------------------
+/* ---- a case: the process that launches ----------------------------------------------------------
  */
 
-static void publish(void)
+static CUfunction functions[MANY];
+static CUdeviceptr memory[MANY + 2];
+static const CUfunction *launched; /* of this thread, by the driver */
+
+static inline void launch_one(unsigned kernel)
 {
-    struct kg_hardware hardware;
-    struct image_code code;
-    struct kernel_model model;
-    struct store *store;
-    bool best;
-    struct kg_scalar scalars[] = {{3, 0, 4, n, 0}, {4, 0, 4, 0, 0}, {5, 0, 4, m, 0}};
-    struct kg_pointer pointers[] = {
-        {0, 0, 16, 0, 0, 256}, {1, 0, 16, 0, 0, 256}, {2, 0, 16, 0, 0, 256}};
-    memcpy(&scalars[1].value, &x, sizeof x);
-    WELL(real_open(NULL));
-    WELL(real_hardware(0, &hardware));
-    WELL(image_select(ptx, sizeof ptx, hardware.arch, true, &code));
-    WELL(kernel_model_make(&code, "work", &model));
-    struct kg_variant v = {
-        .kernel = model.id,
-        .signature = {.launch = {{4, 1, 1}, {256, 1, 1}, 0},
-                      .scalar_count = 3,
-                      .pointer_count = 3,
-                      .scalars = scalars,
-                      .pointers = pointers},
-        .launch = {{2, 1, 1}, {512, 1, 1}, 0},
-        .maker = "recorded",
-        .entry = "work",
-        .kernel_name = "work",
-        .note = "",
-        .accuracy = "bitwise",
-        .ratio = 2,
-        .low = 2,
-        .high = 2,
-        .driver_version = hardware.driver_version,
-        .time = 1700000000,
-    };
-    hardware_key(&hardware, &v.hardware);
-    WELL(store_open(cache_dir(), false, &store));
-    WELL(store_put_hardware(store, &hardware));
-    WELL(store_put_blob(store, ptx, sizeof ptx, &v.code));
-    WELL(store_put_blob(store, "{}", 2, &v.evidence));
-    variant_identify(&v);
-    WELL(store_put_variant(store, &v, &best));
-    WELL(snapshot_make(store, cache_dir(), &v.hardware));
-    store_close(store);
+    unsigned n = BENCH_N, m = BENCH_M;
+    float x = bench_x;
+    void *params[] = {&memory[kernel], &memory[kernel + 1], &memory[kernel + 2], &n, &x, &m};
+    (void)cuLaunchKernel(functions[kernel], 4, 1, 1, 256, 1, 1, 0, NULL, params, NULL);
 }
 
-/* ---- measuring ---------------------------------------------------------------------------------
- */
+static struct {
+    unsigned threads, kernels;
+    pthread_barrier_t start;
+    double *values; /* BATCHES a thread */
+    unsigned counts[THREADS];
+} run;
 
-static void set_up(void)
+static void *measure(void *argument)
 {
-    CUcontext context;
-    WELL(real_open(NULL)); /* by dlsym: the hooks, under the preload */
-    WELL(real.cuInit(0));
-    WELL(real.cuDevicePrimaryCtxRetain(&context, 0));
-    WELL(real.cuCtxSetCurrent(context));
-    for (int i = 0; i < ALLOCATIONS; i++)
-        WELL(real.cuMemAlloc_v2(&memory[i], 4096));
-    for (int i = 0; i < KERNELS; i++) {
-        CUmodule module;
-        WELL(real.cuModuleLoadData(&module, ptx));
-        WELL(real.cuModuleGetFunction(&functions[i], module, "work"));
+    unsigned self = (unsigned)(uintptr_t)argument, kernel = self % run.kernels, count = 0;
+    double *values = run.values + (size_t)self * BATCHES;
+    pthread_barrier_wait(&run.start);
+    for (uint64_t begun = now_ns(), before = begun, now = begun;
+         count < BATCHES && now - begun < BATCH_NS; before = now) {
+        for (unsigned i = 0; i < BATCH; i++) {
+            launch_one(kernel);
+            kernel = kernel + 1 == run.kernels ? 0 : kernel + 1;
+        }
+        now = now_ns();
+        values[count++] = (double)(now - before) / BATCH;
     }
+    run.counts[self] = count;
+    return NULL;
 }
 
-static inline void launch(int kernel, int at)
+/* Answers "threads kernels" with "median p99". */
+static void answer(unsigned threads, unsigned kernels)
 {
-    void *params[] = {&memory[at], &memory[at + 1], &memory[at + 2], &n, &x, &m};
-    (void)real.cuLaunchKernel(functions[kernel], 4, 1, 1, 256, 1, 1, 0, NULL, params, NULL);
+    pthread_t all[THREADS];
+    size_t count = 0;
+    run.threads = threads;
+    run.kernels = kernels;
+    WELL(pthread_barrier_init(&run.start, NULL, threads));
+    for (unsigned i = 0; i < threads; i++)
+        WELL(pthread_create(&all[i], NULL, measure, (void *)(uintptr_t)i));
+    for (unsigned i = 0; i < threads; i++) {
+        WELL(pthread_join(all[i], NULL));
+        memmove(run.values + count, run.values + (size_t)i * BATCHES,
+                run.counts[i] * sizeof *run.values);
+        count += run.counts[i];
+    }
+    WELL(pthread_barrier_destroy(&run.start));
+    double median = quantile(run.values, count, 0.5);
+    printf("%.3f %.3f\n", median, quantile(run.values, count, 0.99));
+    fflush(stdout);
 }
 
 /* How many kernels' launches arrive as another function. */
-static int swapped(const CUfunction *launched)
+static unsigned swapped(unsigned kernels)
 {
-    int count = 0;
-    for (int i = 0; i < KERNELS; i++) {
-        launch(i, i);
+    unsigned count = 0;
+    for (unsigned i = 0; i < kernels; i++) {
+        launch_one(i);
         count += *launched != functions[i];
     }
     return count;
 }
 
-static int by_value(const void *a, const void *b)
+static void set_up(bool known, bool variants, unsigned kernels)
 {
-    double left = *(const double *)a, right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
-/* Nanoseconds that a fixed piece of work takes: four chains of arithmetic at once, as wide as the
- * core, then a walk through as much memory as the launches look at, which the second cache holds
- * while nobody else fills it. */
-static double yardstick(void)
-{
-    static volatile uint64_t memory[WALK_LINES * 8];
-    uint64_t a = 1, b = 2, c = 3, d = 4, start = now_ns();
-    for (unsigned i = 0, at = 0; i < WALK_LINES; i++, at = (at + 1531) % WALK_LINES)
-        memory[at * 8]++;
-    for (unsigned i = 0; i < STICK; i++) {
-        a += i ^ (a << 1), b ^= i + (b << 2), c += i ^ (c << 3), d ^= i + (d << 1);
-        __asm__ volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d));
+    CUcontext context;
+    WELL(cuInit(0));
+    WELL(cuDevicePrimaryCtxRetain(&context, 0));
+    WELL(cuCtxSetCurrent(context));
+    for (unsigned i = 0; i < MANY + 2; i++)
+        WELL(cuMemAlloc_v2(&memory[i], 4096));
+    for (unsigned i = 0; i < kernels; i++) {
+        CUmodule module;
+        functions[i] = (CUfunction)(uintptr_t)(0x7000000 + 0x100 * i); /* never looked up */
+        if (!known)
+            continue;
+        WELL(cuModuleLoadData(&module, bench_ptx(0)));
+        WELL(cuModuleGetFunction(&functions[i], module, "work"));
     }
-    return (double)(now_ns() - start);
-}
-
-static double shortest_yardstick(void)
-{
-    double shortest = yardstick();
-    for (uint64_t end = now_ns() + 300000000; now_ns() < end;) {
-        double length = yardstick();
-        shortest = length < shortest ? length : shortest;
+    unsigned wanted = variants ? kernels : 0, count = swapped(kernels);
+    for (int i = 0; count != wanted && i < 1000; i++) {
+        usleep(10000); /* first launches are checked; safe points load a few each */
+        WELL(cuCtxSynchronize());
+        count = swapped(kernels);
     }
-    return shortest;
-}
-
-/* Nanoseconds a launch of one batch. */
-static double batch(void)
-{
-    uint64_t start = now_ns();
-    for (int round = 0; round < ROUNDS; round++)
-        for (int i = 0; i < KERNELS; i++)
-            launch(i, (i + 7 * round) % (ALLOCATIONS - 2));
-    return (double)(now_ns() - start) / (ROUNDS * KERNELS);
-}
-
-/* Prints "median p99 fastest swapped counted tried yardstick". */
-static void measure(bool want_swaps)
-{
-    static double batches[BATCHES];
-    set_up();
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-    const CUfunction *launched = driver ? dlsym(driver, "fake_launched") : NULL;
-    if (!launched)
+    if (count != wanted) {
+        fprintf(stderr, "%u kernels run a variant, not %u\n", count, wanted);
         exit(2);
-    int count = swapped(launched);
-    for (int i = 0; want_swaps && count < KERNELS && i < 600; i++) {
-        usleep(10000); /* safe points load a few each */
-        WELL(real.cuCtxSynchronize());
-        count = swapped(launched);
     }
-    double shortest = shortest_yardstick(), before = yardstick();
-    int counted = 0, tried = 0;
-    for (; counted < BATCHES && tried < TRIES; tried++) {
-        double time = batch(), after = yardstick();
-        if (before <= QUIET * shortest && after <= QUIET * shortest)
-            batches[counted++] = time;
-        before = after;
-    }
-    if (!counted)
-        batches[counted++] = batch();
-    qsort(batches, (size_t)counted, sizeof *batches, by_value);
-    printf("%.2f %.2f %.2f %d %d %d %.0f\n", batches[counted / 2], batches[counted * 99 / 100],
-           batches[0], count, counted, tried, shortest);
 }
 
-/* ---- the three processes -----------------------------------------------------------------------
+static int serve(const char *what, const char *once)
+{
+    extern __thread CUfunction fake_launched;
+    unsigned threads, kernels;
+    launched = &fake_launched;
+    set_up(strcmp(what, "unknown"), !strcmp(what, "variants"), once ? HOT : MANY);
+    if (once) { /* for valgrind: so many launches */
+        for (long i = 0, count = atol(once); i < count; i++)
+            launch_one(i % HOT);
+        return 0;
+    }
+    struct sched_param first = {.sched_priority = 1};
+    (void)sched_setscheduler(0, SCHED_RR, &first);
+    run.values = malloc(sizeof *run.values * THREADS * BATCHES);
+    while (run.values && scanf("%u %u", &threads, &kernels) == 2)
+        answer(threads, kernels);
+    return 0;
+}
+
+/* ---- the table ----------------------------------------------------------------------------------
  */
 
-struct outcome {
-    double median, p99, fastest;
-    int swapped, counted, tried;
-    double yardstick;
-};
+enum { EMPTY = 1, CASES = 6, SHAPES = 5, SIXTEEN = 3, ROUNDS_MOST = 1000 };
 
-static struct outcome process(const char *what, const char *mode)
+static const struct {
+    const char *name, *serves;
+    const char *preload; /* library; NULL: none */
+    unsigned variants;
+    double goal; /* nanoseconds above the empty hook, in one thread; 0: none */
+} cases[CASES] = {
+    {"no preload", "plain", NULL, 0, 0},
+    {"empty hook", "plain", "bench/libempty_hook.so", 0, 0},
+    {"unknown function", "unknown", "libkgenrt.so", 0, 10},
+    {"no variant", "plain", "libkgenrt.so", 0, 10},
+    {"one variant", "variants", "libkgenrt.so", 1, 40},
+    {"eight variants", "variants", "libkgenrt.so", 8, 40},
+};
+static const struct {
+    unsigned threads, kernels;
+} shapes[SHAPES] = {{1, HOT}, {2, HOT}, {4, HOT}, {16, HOT}, {1, MANY}};
+
+static struct child {
+    FILE *in, *out;
+    pid_t pid;
+    char cache[64];
+    double medians[SHAPES][ROUNDS_MOST], p99s[SHAPES][ROUNDS_MOST];
+    double instructions; /* a launch; 0: not counted */
+} children[CASES];
+
+static void environment(unsigned which, const char *cache)
 {
-    char command[4096], self[1024];
-    struct outcome out = {0};
+    char preload[1024];
+    setenv("KGENRT_WORKER", "off", 1);
+    setenv("KGENRT_CACHE", cache, 1);
+    setenv("KGENRT_LOG", "error", 1);
+    snprintf(preload, sizeof preload, BUILD_DIR "/%s", cases[which].preload);
+    if (cases[which].preload)
+        setenv("LD_PRELOAD", preload, 1);
+}
+
+static void begin(unsigned which)
+{
+    struct child *c = &children[which];
+    int in[2], out[2];
+    snprintf(c->cache, sizeof c->cache, "/tmp/kgenrt-bench-XXXXXX");
+    if (!mkdtemp(c->cache) || pipe2(in, O_CLOEXEC) || pipe2(out, O_CLOEXEC))
+        exit(2);
+    setenv("KGENRT_CACHE", c->cache, 1);
+    char command[256];
+    snprintf(command, sizeof command, "/proc/%d/exe publish %u", (int)getpid(),
+             cases[which].variants);
+    if (cases[which].variants && system(command))
+        exit(2);
+    c->pid = fork();
+    if (!c->pid) {
+        dup2(in[0], 0), dup2(out[1], 1);
+        environment(which, c->cache);
+        execl("/proc/self/exe", "launch_cost", "serve", cases[which].serves, (char *)NULL);
+        _exit(127);
+    }
+    close(in[0]), close(out[1]);
+    c->in = fdopen(in[1], "w");
+    c->out = fdopen(out[0], "r");
+}
+
+static void ask(unsigned which, unsigned shape, unsigned round)
+{
+    struct child *c = &children[which];
+    fprintf(c->in, "%u %u\n", shapes[shape].threads, shapes[shape].kernels);
+    fflush(c->in);
+    if (fscanf(c->out, "%lf %lf", &c->medians[shape][round], &c->p99s[shape][round]) != 2) {
+        fprintf(stderr, "%s: ended\n", cases[which].name);
+        exit(2);
+    }
+}
+
+static double collected(unsigned which, unsigned launches)
+{
+    char command[1024], self[512], line[512];
+    double count = 0;
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     self[length < 0 ? 0 : length] = 0;
     snprintf(command, sizeof command,
-             "LD_LIBRARY_PATH=" BUILD_DIR "/fake/quiet KGENRT_WORKER=off %s%s '%s' %s",
-             mode ? "LD_PRELOAD=" BUILD_DIR "/libkgenrt.so KGENRT_MODE=" : "", mode ? mode : "",
-             self, what);
+             "%s%s KGENRT_SHADOW_FIRST=0 KGENRT_SHADOW_MIB=0 KGENRT_LIVE_PAIRS=0 KGENRT_WORKER=off "
+             "KGENRT_CACHE=%s timeout 60 valgrind --tool=callgrind --callgrind-out-file=/dev/null "
+             "'%s' serve "
+             "%s %u 2>&1",
+             cases[which].preload ? "LD_PRELOAD=" BUILD_DIR "/" : "",
+             cases[which].preload ? cases[which].preload : "", children[which].cache, self,
+             cases[which].serves, launches);
     FILE *child = popen(command, "r");
-    bool fine =
-        child && fscanf(child, "%lf %lf %lf %d %d %d %lf", &out.median, &out.p99, &out.fastest,
-                        &out.swapped, &out.counted, &out.tried, &out.yardstick) == 7;
-    if (!child || pclose(child) || !fine) {
-        fprintf(stderr, "failed: %s\n", command);
-        exit(2);
+    while (child && fgets(line, sizeof line, child))
+        if (strstr(line, "Collected :"))
+            count = atof(strstr(line, ":") + 1);
+    if (child)
+        pclose(child);
+    return count;
+}
+
+static void end(unsigned which, bool count)
+{
+    struct child *c = &children[which];
+    char command[256];
+    fclose(c->in);
+    fclose(c->out);
+    waitpid(c->pid, NULL, 0);
+    if (count && !system("command -v valgrind >/dev/null 2>&1")) {
+        double less = collected(which, COUNTED), more = collected(which, 5 * COUNTED);
+        c->instructions = less > 0 && more > less ? (more - less) / (4 * COUNTED) : 0;
     }
-    return out;
+    snprintf(command, sizeof command, "rm -rf '%s'", c->cache);
+    if (system(command))
+        fprintf(stderr, "%s is left\n", c->cache);
 }
 
-static bool report(const char *what, const struct outcome *out, const struct outcome *base,
-                   double limit)
+static bool report(unsigned rounds)
 {
-    double above = out->median - base->median;
-    printf("%-16s median %6.2f ns, p99 %6.2f ns, fastest %6.2f ns, %d of %d batches count; %+7.2f "
-           "ns above none",
-           what, out->median, out->p99, out->fastest, out->counted, out->tried, above);
-    printf(limit > 0 ? " (limit %.0f ns: %s)\n" : "\n", limit, above <= limit ? "holds" : "BROKEN");
-    return limit <= 0 || above <= limit;
-}
-
-/* Enough batches count, and the core was as fast in all three processes. */
-static bool comparable(const struct outcome *a, const struct outcome *b)
-{
-    double ratio = a->yardstick / b->yardstick;
-    return b->counted == BATCHES && ratio < QUIET && ratio > 1 / QUIET;
+    bool holds = true;
+    double median[CASES][SHAPES], p99[CASES][SHAPES];
+    for (unsigned i = 0; i < CASES; i++)
+        for (unsigned s = 0; s < SHAPES; s++) {
+            median[i][s] = quantile(children[i].medians[s], rounds, 0.5);
+            p99[i][s] = quantile(children[i].p99s[s], rounds, 0.5);
+        }
+    print_processor();
+    printf("%ld processors; nanoseconds a launch, median and 99th percentile of batches of %d, "
+           "medians of %u rounds\n\n%-18s",
+           sysconf(_SC_NPROCESSORS_ONLN), BATCH, rounds, "");
+    for (unsigned s = 0; s < SHAPES; s++)
+        printf(" %2u thread%s, %4u kernels", shapes[s].threads, shapes[s].threads == 1 ? " " : "s",
+               shapes[s].kernels);
+    printf("  instructions\n");
+    for (unsigned i = 0; i < CASES; i++) {
+        printf("%-18s", cases[i].name);
+        for (unsigned s = 0; s < SHAPES; s++)
+            printf("   %8.2f  p99 %8.2f", median[i][s], p99[i][s]);
+        if (children[i].instructions > 0)
+            printf("  %12.1f", children[i].instructions);
+        printf("\n");
+    }
+    printf("\n");
+    for (unsigned i = EMPTY + 1; i < CASES; i++) {
+        double above = median[i][0] - median[EMPTY][0], ratio = median[i][SIXTEEN] / median[i][0];
+        double two = median[i][1] / median[i][0];
+        ratio = two > ratio ? two : ratio;
+        bool fine = above <= cases[i].goal && ratio <= 1.5;
+        printf("%-18s %+6.2f ns above the empty hook (goal %.0f), threads %.2f times one (goal "
+               "1.5): %s\n",
+               cases[i].name, above, cases[i].goal, ratio, fine ? "holds" : "DOES NOT HOLD");
+        holds &= fine;
+    }
+    return holds;
 }
 
 int main(int argc, char **argv)
 {
-    if (argc > 1) {
-        if (!strcmp(argv[1], "publish"))
-            publish(), puts("0 0 0 0 0 0 0");
-        else
-            measure(!strcmp(argv[1], "swaps"));
-        return 0;
-    }
-    char folder[] = "/tmp/kgenrt-bench-XXXXXX", command[256];
-    if (!mkdtemp(folder))
-        return 2;
-    setenv("KGENRT_CACHE", folder, 1);
-    struct outcome none = process("plain", NULL), known = process("plain", "tune");
-    process("publish", NULL);
-    struct outcome swaps = process("swaps", "tune");
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    if (system(command))
-        fprintf(stderr, "%s is left\n", folder);
-    bool holds = report("no preload", &none, &none, 0);
-    holds &= report("nothing to swap", &known, &none, 15);
-    holds &= report("swapped", &swaps, &none, 50);
-    if (known.swapped || swaps.swapped != KERNELS) {
-        printf("swapped kernels: %d of none, %d of %d\n", known.swapped, swaps.swapped, KERNELS);
+    if (argc > 2 && !strcmp(argv[1], "publish"))
+        return bench_publish(1, (unsigned)atoi(argv[2])), 0;
+    if (argc > 2 && !strcmp(argv[1], "serve"))
+        return serve(argv[2], argc > 3 ? argv[3] : NULL);
+    unsigned rounds = argc > 1 ? (unsigned)atoi(argv[1]) : 21;
+    if (!rounds || rounds > ROUNDS_MOST) {
+        fprintf(stderr, "usage: launch_cost [ROUNDS, 1 to %d [count]]\n", ROUNDS_MOST);
         return 2;
     }
-    if (!comparable(&none, &none) || !comparable(&none, &known) || !comparable(&none, &swaps)) {
-        printf("not judged: the machine was too busy (yardsticks %.0f, %.0f, %.0f ns)\n",
-               none.yardstick, known.yardstick, swaps.yardstick);
-        return 77;
-    }
-    return !holds;
+    for (unsigned i = 0; i < CASES; i++)
+        begin(i);
+    for (unsigned round = 0; round < rounds; round++)
+        for (unsigned s = 0; s < SHAPES; s++)
+            for (unsigned i = 0; i < CASES; i++)
+                ask(i, s, round);
+    for (unsigned i = 0; i < CASES; i++)
+        end(i, argc > 2 && !strcmp(argv[2], "count"));
+    return !report(rounds);
 }

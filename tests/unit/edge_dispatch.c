@@ -1,6 +1,7 @@
 /* The hot path against a driver of six functions: which guard holds, with which reason it does not,
  * what a variant is launched with, and that a variant which cannot be launched gives way. */
 #include "app/dispatch.h"
+#include "app/inside.h"
 
 #include <string.h>
 
@@ -155,6 +156,36 @@ static void guards(void)
     CHECK(reason() == REFUSED_ALIGNMENT);
     values.a += 8;
     CHECK(reason() == -1);
+}
+
+/* What several guards have in common tells them apart by one number: with the same outcome. */
+static void keys(void)
+{
+    static struct kg_scalar other[4];
+    static const int ns[] = {100, 101, 0}, ms[] = {7, 8}, cs[] = {200, 201};
+    reset();
+    memcpy(other, scalars, sizeof other);
+    other[0].value = 101;
+    other[1].span = 1; /* 7 or 8: not pinned by all */
+    swap->entries[1].signature.launch.grid.x = 8;
+    swap->entries[1].signature.scalars = other;
+    struct swap *keyed = table_make(&kernel, swap->entries, 2);
+    if (!CHECK(keyed && keyed->keys && keyed->pinned_count == 3 && !swap->keys))
+        return;
+    unsigned fits = 0;
+    for (unsigned i = 0; i < 3 * 2 * 2 * 2 * 2; i++) {
+        launch.shape.grid.x = i / 24 ? 8 : 9;
+        values.s.n = ns[i % 3];
+        values.s.m = (short)ms[i / 3 % 2];
+        values.s.c = (unsigned char)cs[i / 6 % 2];
+        values.a = i / 12 % 2 ? 0x10000 : 0x10008; /* misaligned */
+        enum refusal why, as;
+        const struct swap_entry *plain = swap_match(swap, &kernel, &launch, &why);
+        const struct swap_entry *fast = swap_match(keyed, &kernel, &launch, &as);
+        CHECK(plain ? fast && plain - swap->entries == fast - keyed->entries : !fast && as == why);
+        fits += plain != NULL;
+    }
+    CHECK(fits == 3);
 }
 
 static void reaches(void)
@@ -366,7 +397,7 @@ static void hostile_guards(void)
 }
 
 /* Last: a process that saw two contexts stays wary. */
-static void contexts(void)
+static void other_contexts(void)
 {
     reset();
     kernel.context = (CUcontext)0x1;
@@ -400,12 +431,13 @@ int main(void)
     real.cuLaunchKernelEx = fake_launch_ex;
     real.cuCtxGetCurrent = fake_current;
     guards();
+    keys();
     reaches();
     packed_arguments();
     attributes();
     variant_runs();
     variant_fails();
     hostile_guards();
-    contexts();
+    other_contexts();
     return test_result();
 }
