@@ -1,6 +1,7 @@
 /* Whether programs can be reached here, and where results go: the preload library, the environment,
  * the cache folder and what is in it. */
 #include "doctor.h"
+#include "way.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -45,6 +46,19 @@ static bool preload_works(const char *library)
     return found;
 }
 
+static void ways_in(struct doctor *doctor, const char *library)
+{
+    char auditor[KG_PATH];
+    finding(doctor, LEVEL_OK, "preload", NULL, "%s", library);
+    const char *why = auditor_find(library, auditor);
+    if (why)
+        finding(doctor, LEVEL_NOTE, "audit",
+                "programs that a preload does not reach run as they are",
+                "kgenrt run --via audit is not possible: %s", why);
+    else
+        finding(doctor, LEVEL_OK, "audit", NULL, "%s", auditor);
+}
+
 void check_preload(struct doctor *doctor)
 {
     char library[KG_PATH], self[KG_PATH];
@@ -61,7 +75,7 @@ void check_preload(struct doctor *doctor)
                 "is it of this machine's architecture? LD_DEBUG=libs shows what the loader says",
                 "%s is not loaded into a program that is started with it", library);
     else
-        finding(doctor, LEVEL_OK, "preload", NULL, "%s", library);
+        ways_in(doctor, library);
 }
 
 /* ---- the environment ------------------------------------------------------------------------- */

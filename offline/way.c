@@ -31,16 +31,21 @@ static bool libc_fits(void)
            (major > 2 || (major == 2 && minor >= 35));
 }
 
+const char *auditor_find(const char *library, char auditor[static KG_PATH])
+{
+    const char *slash = strrchr(library, '/');
+    if (!slash ||
+        path_make(auditor, "%.*s/libkgenrt_audit.so", (int)(slash - library), library) != KG_OK ||
+        access(auditor, R_OK))
+        return "libkgenrt_audit.so is not beside libkgenrt.so";
+    return libc_fits() ? NULL
+                       : "this machine's glibc is older than 2.35, where auditing slows every "
+                         "program down";
+}
+
 static bool auditor_usable(struct way *way, bool said)
 {
-    const char *why = NULL;
-    char *slash = strrchr(way->library, '/');
-    if (path_make(way->auditor, "%.*s/libkgenrt_audit.so", (int)(slash - way->library),
-                  way->library) != KG_OK ||
-        access(way->auditor, R_OK))
-        why = "libkgenrt_audit.so is not beside libkgenrt.so";
-    else if (!libc_fits())
-        why = "this machine's glibc is older than 2.35, where auditing slows every program down";
+    const char *why = auditor_find(way->library, way->auditor);
     if (why && said)
         failed("%s: only the preload is used", why);
     return !why;

@@ -29,4 +29,7 @@ void way_watch(struct way *way, pid_t program);
 /* After it has ended: what was missed, and what to do about it. */
 void way_report(struct way *way);
 
+/* The auditor beside this library: NULL if it can be used, else why not. */
+const char *auditor_find(const char *library, char auditor[static KG_PATH]);
+
 #endif

@@ -79,6 +79,7 @@ int main(int argc, char **argv)
     if (e2e_gpu)
         SKIP("its words are of the software GPU");
     CHECK(e2e_run((const char *[]){e2e_cli(), "doctor", NULL}, NULL, 60) <= 1);
+    CHECK(says("ok    audit") && says("/libkgenrt_audit.so"));
     CHECK(says("this is the software GPU: its times are modelled"));
     const char *capture = captured();
     if (capture) {
