@@ -6,6 +6,7 @@
 #include "tunable.h"
 
 #include <spawn.h>
+#include <stdarg.h>
 
 enum { KEPT = 64, KEPT_BYTES = 8192, MOST_VARIABLES = 4096, LISTS = 3 };
 
@@ -188,6 +189,41 @@ static int audit_execvp(const char *file, char *const arguments[])
     return audit_execvpe(file, arguments, *environment);
 }
 
+/* Runs `call` with `arguments`: those from `first` up to NULL, and `more` behind that. */
+#define WITH_LIST(first, more, call)                                                               \
+    do {                                                                                           \
+        va_list list_;                                                                             \
+        size_t count_ = 0;                                                                         \
+        va_start(list_, first);                                                                    \
+        for (const char *one_ = first; one_; one_ = va_arg(list_, const char *))                   \
+            count_++;                                                                              \
+        va_end(list_);                                                                             \
+        char *arguments[count_ + 1];                                                               \
+        arguments[0] = (char *)(uintptr_t)first;                                                   \
+        va_start(list_, first);                                                                    \
+        for (size_t i_ = 1; i_ <= count_; i_++)                                                    \
+            arguments[i_] = va_arg(list_, char *);                                                 \
+        more;                                                                                      \
+        va_end(list_);                                                                             \
+        return call;                                                                               \
+    } while (0)
+
+static int audit_execl(const char *path, const char *first, ...)
+{
+    WITH_LIST(first, (void)0, audit_execv(path, arguments));
+}
+
+static int audit_execlp(const char *file, const char *first, ...)
+{
+    WITH_LIST(first, (void)0, audit_execvp(file, arguments));
+}
+
+static int audit_execle(const char *path, const char *first, ...)
+{
+    char *const *given;
+    WITH_LIST(first, given = va_arg(list_, char *const *), audit_execve(path, arguments, given));
+}
+
 static int audit_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
                        const posix_spawnattr_t *attributes, char *const arguments[],
                        char *const given[])
@@ -216,6 +252,9 @@ void *exec_instead(const char *name, void *real)
         {"execv", (void *)audit_execv, &unused},
         {"execvp", (void *)audit_execvp, &unused},
         {"execvpe", (void *)audit_execvpe, &unused},
+        {"execl", (void *)audit_execl, &unused},
+        {"execlp", (void *)audit_execlp, &unused},
+        {"execle", (void *)audit_execle, &unused},
         {"fexecve", (void *)audit_fexecve, (void **)&real_fexecve},
         {"posix_spawn", (void *)audit_spawn, (void **)&real_spawn},
         {"posix_spawnp", (void *)audit_spawnp, (void **)&real_spawnp},

@@ -73,15 +73,17 @@ static void by_hand(void)
 
 static void kept_variables(void)
 {
-    static const char *const forms[] = {"execve",  "execv",       "execvp",       "execvpe",
-                                        "fexecve", "posix_spawn", "posix_spawnp", "vfork",
-                                        "fork",    "own"};
+    static const char *const forms[] = {
+        "execl",   "execlp",      "execle",       "execve", "execv", "execvp", "execvpe",
+        "fexecve", "posix_spawn", "posix_spawnp", "vfork",  "fork",  "own"};
     static const char *const usual[] = {"+execve", "+execvp", "+posix_spawn", "+vfork", "+fork"};
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
         ways(usual[i], i % 2 ? "preload" : "audit", 60, COMMAND(starter, usual[i], program));
     ways("execve, cleared", "preload", 0, COMMAND(starter, "execve", program));
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
         ways(e2e_text("%s, cleared", forms[i]), "audit", 60, COMMAND(starter, forms[i], program));
+    ways("execle with arguments", "audit", 60,
+         COMMAND(starter, "execle", starter, "vfork", program));
     ways("two deep", "audit", 60, COMMAND(starter, "execve", starter, "posix_spawn", program));
     ways("env -i", "audit", 60,
          COMMAND("/bin/sh", "-c",

@@ -1,5 +1,5 @@
 /* Usage: starter HOW PROGRAM [ARGUMENT...]. Starts the program as programs do that keep their
- * variables from it: HOW is execve, execv, execvp, execvpe, fexecve (in this process), posix_spawn,
+ * variables from it: HOW is execve, execv, execl, execvpe, fexecve (in this process), posix_spawn,
  * posix_spawnp, vfork, fork (a child, waited for), or own: LD_PRELOAD and LD_AUDIT are overwritten
  * by values of its own. With + before it nothing is kept from the program. Else only
  * LD_LIBRARY_PATH, TMPDIR and what sanitizers need go on. */
@@ -70,7 +70,15 @@ int main(int argc, char **argv)
         unsetenv("KGENRT_CACHE");
         execv(path, arguments);
     }
+    if (!strcmp(how, "execle") && argc == 5)
+        execle(path, path, argv[3], argv[4], (char *)NULL, bare);
+    if (!strcmp(how, "execle"))
+        execle(path, path, (char *)NULL, bare);
     environ = bare;
+    if (!strcmp(how, "execl"))
+        execl(path, path, (char *)NULL);
+    if (!strcmp(how, "execlp"))
+        execlp(path, path, (char *)NULL);
     if (!strcmp(how, "execv"))
         execv(path, arguments);
     if (!strcmp(how, "execvp"))
