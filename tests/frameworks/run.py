@@ -29,8 +29,9 @@ MODES = ("observe", "tune", "cached")
 TIMEOUT = 240  # seconds that one run may take
 
 # What may stand with a program: file (its name, if not the program's), or command, and arguments by run ("any": the others);
-# inside, around: the command before it within `kgenrt run`, and before that; environment; software: runs on the GPU in
-# software; checks_itself: exit status 0 says that its results were right, it prints no digest.
+# inside, around: the command before it within `kgenrt run`, and before that; environment; software: it runs on the GPU in
+# software; swaps: there, a variant must run in the end; checks_itself: exit status 0 says that its results were right, and
+# it prints no digest.
 SANITIZER = ["compute-sanitizer", "--tool", "memcheck", "--target-processes", "all", "--error-exitcode", "9"]
 NCU = ["ncu", "--clock-control", "none", "--target-processes", "all", "--metrics", "gpu__time_duration.sum",
        "--launch-count", "20"]
@@ -38,7 +39,8 @@ FEW = {"FRAMEWORK_LAUNCHES": "0.2", "FRAMEWORK_WAIT": "0"}
 PROGRAMS = {
     "torch_eager": {}, "torch_autograd": {}, "torch_compile": {}, "torch_graph": {}, "torch_profiler": {},
     "torch_loader": {}, "torch_nccl": {}, "torch_cublas": {}, "torch_cudnn": {}, "triton_kernel": {},
-    "cupy_kernels": {}, "jax_step": {}, "cuda_core": {"software": True},
+    "cupy_kernels": {}, "jax_step": {}, "cuda_core": {"software": True, "swaps": True},
+    "cuda_core_children": {"software": True},
     # tools on top: started by kgenrt run, and the one that starts it
     "sanitizer_inside": {"file": "cupy_kernels", "inside": SANITIZER, "environment": FEW},
     "sanitizer_around": {"file": "cupy_kernels", "around": SANITIZER, "environment": FEW},
@@ -156,7 +158,7 @@ class Program:
         wrong += [f"{m} DIFFERS" for m in MODES if self.well(m) and self.runs[m]["digest"] not in known() and
                   (steady or not self.within_spread(plain, m))]
         wrong += [f"no kernel seen in {m}" for m in MODES if not self.seen.get(m, {}).get("launches")]
-        if self.arguments.software and self.what.get("software") and not self.swapped():
+        if self.arguments.software and self.what.get("swaps") and not self.swapped():
             wrong.append("no variant ran in cached")
         good = "equal bit for bit" if steady else "not the same from run to run; within its own spread"
         if self.what.get("checks_itself"):
