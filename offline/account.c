@@ -57,9 +57,11 @@ json_t *gpu_time_account(const json_t *process)
     json_t *groups = json_array(), *kernel;
     json_t *eligible = json_pack("{s:f, s:i}", "share", 0.0, "kernels", 0);
     json_t *unread = json_pack("{s:f, s:i}", "share", 0.0, "kernels", 0);
+    double sum = 0;
     size_t i;
     json_array_foreach(json_object_get(process, "kernels"), i, kernel)
     {
+        sum += member_number(kernel, "share");
         bool fit = json_is_true(json_object_get(kernel, "eligible"));
         if (!json_is_object(kernel))
             continue;
@@ -68,13 +70,17 @@ json_t *gpu_time_account(const json_t *process)
         else
             count(fit ? eligible : unread, kernel);
     }
-    return json_pack("{s:o, s:o, s:o}", "eligible", eligible, "left_alone", sorted(groups),
-                     "not_read", unread);
+    double kernels = member_number(process, "left_out");
+    json_t *left_out = json_pack("{s:f, s:i}", "share", kernels > 0 && sum < 1 ? 1 - sum : 0.0,
+                                 "kernels", (int)kernels);
+    return json_pack("{s:o, s:o, s:o, s:o}", "eligible", eligible, "left_alone", sorted(groups),
+                     "not_read", unread, "left_out", left_out);
 }
 
 void gpu_time_print(const json_t *account)
 {
     const json_t *group, *unread = json_object_get(account, "not_read");
+    const json_t *left_out = json_object_get(account, "left_out");
     size_t i;
     say("  %.1f%% of the GPU time is in kernels that can be replaced\n",
         100 * member_number(json_object_get(account, "eligible"), "share"));
@@ -87,4 +93,7 @@ void gpu_time_print(const json_t *account)
     if (member_number(unread, "share") > 0)
         say("    %.1f%% in %.0f whose code was not read: too short a run, or too small a share\n",
             100 * member_number(unread, "share"), member_number(unread, "kernels"));
+    if (member_number(left_out, "share") > 0)
+        say("    %.1f%% in %.0f more that the flight recorder had no room for\n",
+            100 * member_number(left_out, "share"), member_number(left_out, "kernels"));
 }

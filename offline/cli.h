@@ -148,7 +148,8 @@ bool kernel_variant_waits(const json_t *kernel, const json_t *process, const jso
 /* ---- account.c ------------------------------------------------------------------------------- */
 
 /* {"eligible": {share, kernels}, "left_alone": [{why, share, kernels}], "not_read": {share,
- * kernels}} of one flight recorder; shares of its GPU time, 0 to 1, the largest first. */
+ * kernels}, "left_out": {share, kernels} (no room in the recorder)} of one flight recorder; shares
+ * of its GPU time, 0 to 1, the largest first. */
 json_t *gpu_time_account(const json_t *process);
 void gpu_time_print(const json_t *account);
 

@@ -136,6 +136,8 @@ static void status_text_form(void)
     CHECK(cli_says("/opt/first (process 101, ended, started"));
     CHECK(cli_says("app::softmax<4>") && cli_says("plain_c_name"));
     CHECK(cli_says("note: a note: app::softmax<4>, poly."));
+    CHECK(cli_says("2.0% in 1 kernel left alone: it prints"));
+    CHECK(cli_says("of the GPU time is in kernels that can be replaced"));
     CHECK(cli_says("4321 of 5000 launches ran a variant, the first of them launch 680"));
     CHECK(cli_says("3 us a launch before, 2 us after: 1.50 times as fast"));
     CHECK(cli_says("7 got the original: another grid, block or shared memory size"));
