@@ -96,8 +96,8 @@ static inline void e2e_begin(int argc, char **argv)
         SKIP("no NVIDIA GPU on this machine");
     if (!e2e_gpu) {
         bool driver = !access(e2e_text("%s/softgpu/libcuda.so.1", E2E_BUILD), R_OK);
-        bool samples = E2E_OWN_PROGRAM ||
-                       !access(e2e_text("%s/samples/polynomial-shared", E2E_BUILD), X_OK);
+        bool samples =
+            E2E_OWN_PROGRAM || !access(e2e_text("%s/samples/polynomial-shared", E2E_BUILD), X_OK);
         if (!driver || (!samples && !access(NVCC, X_OK))) { /* skipped, it would look well */
             fprintf(stderr, "%s: the %s not built\n", E2E_BUILD,
                     driver ? "samples were" : "software GPU was");
