@@ -308,22 +308,23 @@ static bool all_settled(void)
 }
 
 /* Captured bytes at an address, or NULL. */
-static const unsigned char *at(const struct kg_capture *c, uint64_t address, bool after)
+static const unsigned char *at(const struct kg_capture *c, uint64_t address, unsigned size,
+                               bool after)
 {
     for (uint32_t i = 0; i < c->region_count; i++) {
         const struct capture_region *r = &c->regions[i];
         const unsigned char *data = after ? r->after : r->data;
-        if (data && address >= r->address && address + 4 <= r->address + r->size)
+        if (data && address >= r->address && address + size <= r->address + r->size)
             return data + (address - r->address);
     }
     return NULL;
 }
 
-static uint64_t word(const unsigned char *bytes)
+static uint64_t word(const unsigned char *bytes, size_t size)
 {
     uint64_t out = 0;
     if (CHECK(bytes))
-        memcpy(&out, bytes, sizeof out);
+        memcpy(&out, bytes, size);
     return out;
 }
 
@@ -337,19 +338,19 @@ static void contents(const struct kg_capture *c, unsigned f)
 {
     const struct form *form = &forms[f];
     const unsigned char *args = c->args.data;
-    uint64_t in = word(args + (form->code == STRUCT ? 8 : 0)),
-             out = word(args + (form->code == STRUCT ? 24 : 8));
-    unsigned n = (unsigned)word(args + (form->code == STRUCT ? 0 : 24)), wrong = 0;
+    uint64_t in = word(args + (form->code == STRUCT ? 8 : 0), 8),
+             out = word(args + (form->code == STRUCT ? 24 : 8), 8);
+    unsigned n = (unsigned)word(args + (form->code == STRUCT ? 0 : 24), 4), wrong = 0;
     float first = 0;
     if (form->code == NESTED)
-        in = word(at(c, in, false));
+        in = word(at(c, in, 8, false), 8);
     CHECK(n == (form->make == hole ? 2 : form->make == nothing ? 0 : COUNT));
-    if (n && CHECK(at(c, in, false)))
-        memcpy(&first, at(c, in, false), 4);
+    if (n && CHECK(at(c, in, 4, false)))
+        memcpy(&first, at(c, in, 4, false), 4);
     for (unsigned i = 0; i < n; i++) {
         float v = i ? value(0, i) : first;
-        wrong += !number_is(at(c, in + (uint64_t)i * stride_of(form), false), v) ||
-                 !number_is(at(c, out + 4 * (uint64_t)i, true), 2 * v + (float)f);
+        wrong += !number_is(at(c, in + (uint64_t)i * stride_of(form), 4, false), v) ||
+                 !number_is(at(c, out + 4 * (uint64_t)i, 4, true), 2 * v + (float)f);
     }
     if (!CHECK(!wrong))
         fprintf(stderr, "%s: %u elements of its capture are not the app's\n", form->name, wrong);
