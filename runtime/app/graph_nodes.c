@@ -79,6 +79,16 @@ static bool edges_plain(CUgraphNode node)
     return true;
 }
 
+/* Whether the node itself, whatever its parameters, keeps variants out; REFUSAL_COUNT: it does not.
+ */
+static enum refusal node_refused(CUgraphNode node)
+{
+    CUlaunchAttribute attributes[NODE_ATTRIBUTES];
+    const CUlaunchConfig config = {.attrs = attributes};
+    const struct launch launch = {.attributes = attributes_of(node, attributes), .config = &config};
+    return edges_plain(node) ? attributes_refused(&launch) : REFUSED_PROGRAMMATIC;
+}
+
 void node_choose(struct seen *seen, CUgraphNode node)
 {
     struct kernel *kernel = seen->kernel;
@@ -87,9 +97,6 @@ void node_choose(struct seen *seen, CUgraphNode node)
     seen->offered = swap != NULL;
     if (!swap)
         return;
-    CUlaunchAttribute attributes[NODE_ATTRIBUTES];
-    const CUlaunchConfig config = {.attrs = attributes,
-                                   .numAttrs = attributes_of(node, attributes)};
     const struct launch launch = {
         .function = p->func,
         .shape = {{p->gridDimX, p->gridDimY, p->gridDimZ},
@@ -97,12 +104,11 @@ void node_choose(struct seen *seen, CUgraphNode node)
                   p->sharedMemBytes},
         .params = p->kernelParams,
         .extra = p->kernelParams ? NULL : p->extra,
-        .attributes = config.numAttrs,
-        .config = &config,
     };
-    enum refusal why = p->ctx && p->ctx != kernel->context ? REFUSED_CONTEXT
-                       : !edges_plain(node)                ? REFUSED_PROGRAMMATIC
-                                                           : REFUSAL_COUNT;
+    enum refusal why = seen->plain ? REFUSAL_COUNT : node_refused(node);
+    seen->plain = why == REFUSAL_COUNT;
+    if (p->ctx && p->ctx != atomic_load_explicit(&kernel->context, memory_order_relaxed))
+        why = REFUSED_CONTEXT;
     if (why == REFUSAL_COUNT)
         seen->entry = swap_match(swap, kernel, &launch, &why);
     if (seen->entry && track_holds(seen->entry)) {

@@ -11,6 +11,7 @@ struct seen {
     struct kernel *kernel;
     const struct swap_entry *entry; /* NULL: the original */
     bool offered;                   /* there were variants, or it is of those that never get one */
+    bool plain;                     /* its attributes and edges are known to fit any variant */
     CUDA_KERNEL_NODE_PARAMS_v2 params;
 };
 

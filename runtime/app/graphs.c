@@ -9,7 +9,8 @@
  * - Instantiated: each outermost kernel node whose guard holds gets the variant.
  * - One node updated: what the app puts there is matched anew; the variant, or just the app's own
  * call.
- * - Updated by a whole graph: by a clone of the app's graph that has the variants.
+ * - Updated by a whole graph: by a clone of the app's graph that has the variants; by the app's
+ * own, all originals, where it does so every few launches.
  *
  * An executable keeps what it got until such a call: nothing is changed in a running one, since
  * only the nodes of the graph that it was made from could name the place, and these belong to the
@@ -33,6 +34,8 @@
 #include "app/inside.h"
 #include "app/track.h"
 
+enum { FEW = 8 }; /* launches */
+
 /* Nodes of one executable that do the same. */
 struct part {
     struct kernel *kernel; /* NULL: gone, or nobody's */
@@ -44,6 +47,7 @@ struct part {
 struct member {
     CUgraphNode node;
     uint32_t part;
+    bool plain; /* as struct seen */
 };
 
 struct executable {
@@ -53,7 +57,11 @@ struct executable {
     struct part *parts;
     uint32_t part_count, member_count;
     struct member *members; /* outermost kernel nodes, by handle */
-    uint64_t retired_ns;    /* 0: in use */
+    bool alone;             /* may be launched from the device: never a variant */
+    bool updated;           /* as a whole, when it had been launched so often: */
+    uint64_t updated_at;
+    bool refuses;        /* the driver would not have such an update with variants */
+    uint64_t retired_ns; /* 0: in use */
     struct executable *next;
 };
 
@@ -152,6 +160,8 @@ static void settle(struct executable *e)
 /* The executable is what the scan says from now on; the names of its nodes, for as many as there
  * are, are the scan's or, updated as a whole, those that it had: which node of the new graph is
  * which of the first one only the driver knows. By their order, mostly; it is only for counting. */
+enum change { INSTANTIATED, FOR_DEVICE, WHOLE_UPDATE };
+
 static void members_set(struct executable *e, const struct scan *scan, bool updated)
 {
     struct member *members = calloc(scan->count + 1, sizeof *members);
@@ -164,7 +174,7 @@ static void members_set(struct executable *e, const struct scan *scan, bool upda
         e->parts[part].nodes++;
         if (members && scan->seen[i].node && (!updated || count < e->member_count)) {
             CUgraphNode node = updated ? e->members[count].node : scan->seen[i].node;
-            members[count++] = (struct member){node, part};
+            members[count++] = (struct member){node, part, !updated && scan->seen[i].plain};
         }
     }
     if (members)
@@ -174,7 +184,7 @@ static void members_set(struct executable *e, const struct scan *scan, bool upda
     e->member_count = count;
 }
 
-static void executable_set(CUgraphExec handle, const struct scan *scan, bool updated)
+static void executable_set(CUgraphExec handle, const struct scan *scan, enum change change)
 {
     pthread_mutex_lock(&mutex);
     struct executable *e = handles_find(&table, handle); /* or its end was not seen */
@@ -187,7 +197,11 @@ static void executable_set(CUgraphExec handle, const struct scan *scan, bool upd
     }
     if (e) {
         settle(e);
-        members_set(e, scan, updated);
+        members_set(e, scan, change == WHOLE_UPDATE);
+        if (change != WHOLE_UPDATE)
+            e->updated = e->refuses = false;
+        if (change != WHOLE_UPDATE)
+            e->alone = change == FOR_DEVICE;
     }
     pthread_mutex_unlock(&mutex);
 }
@@ -208,6 +222,7 @@ static void member_set(CUgraphExec handle, const struct seen *seen)
         e->parts[member->part].nodes--;
         e->parts[part].nodes++;
         member->part = part;
+        member->plain |= seen->plain;
     }
     pthread_mutex_unlock(&mutex);
 }
@@ -235,9 +250,22 @@ void graph_instantiated(CUgraph graph, CUgraphExec exec, bool device_launch)
         if (scan.seen[i].entry)
             (void)exec_put(exec, &scan.seen[i]);
     }
-    executable_set(exec, &scan, false);
+    executable_set(exec, &scan, device_launch ? FOR_DEVICE : INSTANTIATED);
     free(scan.seen);
     inside_kgenrt = was_inside;
+}
+
+/* Whether the executable's node may take variants at all; *plain: as far as is known. */
+static bool member_open(CUgraphExec exec, CUgraphNode node, bool *plain)
+{
+    const struct member key = {.node = node}, *member = NULL;
+    pthread_mutex_lock(&mutex);
+    const struct executable *e = handles_find(&table, exec);
+    if (e && !e->alone)
+        member = bsearch(&key, e->members, e->member_count, sizeof key, by_node);
+    *plain = member && member->plain;
+    pthread_mutex_unlock(&mutex);
+    return member != NULL;
 }
 
 bool graph_node_put(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *params)
@@ -245,7 +273,9 @@ bool graph_node_put(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_P
     struct seen seen = {.node = node, .params = *params};
     bool was_inside = inside_kgenrt;
     inside_kgenrt = true;
-    if (handles_find(&table, exec) && (seen.kernel = node_kernel(params)))
+    if ((seen.kernel = node_kernel(params)) &&
+        atomic_load_explicit(&seen.kernel->swap, memory_order_relaxed) &&
+        member_open(exec, node, &seen.plain))
         node_choose(&seen, node);
     bool put = seen.entry && exec_put(exec, &seen);
     if (put)
@@ -293,15 +323,49 @@ static bool update_by_clone(CUgraphExec exec, CUgraph graph, const struct scan *
     return done;
 }
 
-static bool has_variants(CUgraphExec exec)
+/* Whether variants are put in by a clone. Not where launches are few between updates: it would cost
+ * more than they may gain. */
+static bool clone_pays(CUgraphExec exec)
 {
-    bool has = false;
+    bool pays = false, few = false;
     pthread_mutex_lock(&mutex);
-    const struct executable *e = handles_find(&table, exec);
-    for (uint32_t i = 0; e && i < e->part_count; i++)
-        has |= e->parts[i].variant != NULL;
+    struct executable *e = handles_find(&table, exec);
+    if (e) {
+        uint64_t now = atomic_load_explicit(&e->launches, memory_order_relaxed);
+        few = e->updated && now - e->updated_at < FEW;
+        pays = !few && !e->alone && !e->refuses;
+        e->updated = true;
+        e->updated_at = now;
+    }
     pthread_mutex_unlock(&mutex);
-    return has;
+    if (few)
+        app_note("graphs that are updated as a whole every few launches run originals");
+    return pays;
+}
+
+/* The app's own update: the same kernels as before, as a rule, and all of them originals. */
+static CUresult update_plainly(CUgraphExec exec, CUresult (*run)(void *self), void *self)
+{
+    CUresult result = run(self);
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&mutex);
+    struct executable *e = handles_find(&table, exec);
+    if (e)
+        settle(e);
+    for (uint32_t i = 0; e && i < e->part_count; i++)
+        e->parts[i].variant = NULL;
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+static void clone_refused(CUgraphExec exec)
+{
+    pthread_mutex_lock(&mutex);
+    struct executable *e = handles_find(&table, exec);
+    if (e)
+        e->refuses = true;
+    pthread_mutex_unlock(&mutex);
 }
 
 CUresult graph_update(CUgraphExec exec, CUgraph graph, CUresult (*run)(void *self), void *self,
@@ -310,8 +374,8 @@ CUresult graph_update(CUgraphExec exec, CUgraph graph, CUresult (*run)(void *sel
     struct scan scan = {.swaps = true};
     bool was_inside = inside_kgenrt;
     *done = false;
-    if (!handles_find(&table, exec) || (!variants_any() && !has_variants(exec)))
-        return run(self); /* the same kernels, as a rule: no reason to look at each node */
+    if (!variants_any() || !clone_pays(exec))
+        return update_plainly(exec, run, self);
     inside_kgenrt = true;
     graph_scan(&scan, graph);
     *done = scan.any && update_by_clone(exec, graph, &scan);
@@ -323,7 +387,9 @@ CUresult graph_update(CUgraphExec exec, CUgraph graph, CUresult (*run)(void *sel
         else if (scan.seen[i].entry)
             unchecked(&scan.seen[i]);
     if (result == CUDA_SUCCESS)
-        executable_set(exec, &scan, true);
+        executable_set(exec, &scan, WHOLE_UPDATE);
+    if (result == CUDA_SUCCESS && scan.any && !*done)
+        clone_refused(exec);
     free(scan.seen);
     return result;
 }

@@ -282,7 +282,8 @@ static void whole_updates(void)
         CHECK(updated(exec, next, i / 2, &why, &at) == CUDA_SUCCESS);
         CHECK(why == CU_GRAPH_EXEC_UPDATE_SUCCESS && !at && untouched(second, a));
         WELL(cu.cuGraphDestroy(next));
-        RAN(i % 2 ? 'v' : 'o', launched(exec, a));
+        for (int k = 0; k < 8; k++)
+            RAN(i % 2 ? 'v' : 'o', launched(exec, a));
     }
     /* one that cannot be, with a kernel that has a variant: the reason is the program's own node */
     struct arguments space;
@@ -295,6 +296,12 @@ static void whole_updates(void)
     }
     WELL(cu.cuGraphDestroy(more));
     RAN('v', launched(exec, 2)); /* as it was */
+    CUgraph next = captured_graph(CU_STREAM_CAPTURE_MODE_RELAXED, 2, &second);
+    for (int k = 0; k < 3; k++) { /* a clone for each launch would not pay */
+        CHECK(updated(exec, next, 1, &why, &at) == CUDA_SUCCESS && !at);
+        RAN('o', launched(exec, 2));
+    }
+    WELL(cu.cuGraphDestroy(next));
     /* the first graph's nodes still name the executable's */
     p = node_of(&space, 3);
     WELL(cu.cuGraphExecKernelNodeSetParams_v2(exec, node, &p));
@@ -347,6 +354,19 @@ static void attributes(void)
     value = (CUkernelNodeAttrValue){.cooperative = 1};
     WELL(cu.cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value));
     twice(graph, 2, 'o');
+}
+
+/* The function that the driver names for a node, of which nothing else was heard before. */
+static void by_its_own_function(void)
+{
+    CUgraphNode node;
+    CUDA_KERNEL_NODE_PARAMS_v1 params;
+    CUgraph graph, first = captured_graph(CU_STREAM_CAPTURE_MODE_RELAXED, 2, &node);
+    WELL(cu.cuGraphKernelNodeGetParams(node, &params));
+    WELL(cu.cuGraphCreate(&graph, 0));
+    WELL(cu.cuGraphAddKernelNode(&node, graph, NULL, 0, &params));
+    WELL(cu.cuGraphDestroy(first));
+    twice(graph, 2, 'v');
 }
 
 /* Two nodes one after the other, and what is no kernel between them. */
@@ -406,6 +426,7 @@ static int program(void)
         child();
         attributes();
         chain();
+        by_its_own_function();
         RAN('v', eager());
         /* the same with a kernel of a library, whose handle is of another kind */
         WELL(cu.cuLibraryLoadData(&library, original, NULL, NULL, 0, NULL, NULL, 0));
