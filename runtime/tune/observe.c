@@ -264,10 +264,18 @@ static void point(const struct observe *o, struct observe_range *ranges, uint32_
     }
 }
 
+kg_status observe_reports(struct observe *o)
+{
+    TRY(real.cuMemcpyDtoH_v2(&o->reports, o->rest, sizeof o->reports));
+    return KG_OK;
+}
+
 kg_status observe_read(struct observe *o)
 {
     size_t at = 0;
-    TRY(real.cuMemcpyDtoH_v2(&o->reports, o->rest, sizeof o->reports));
+    kg_status status = observe_reports(o);
+    if (status != KG_OK)
+        return status;
     if (o->bits_size)
         TRY(real.cuMemcpyDtoH_v2(o->bits_host, o->bits, o->bits_size));
     point(o, o->ranges, o->range_count, &at);

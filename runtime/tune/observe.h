@@ -38,7 +38,8 @@ kg_status observe_begin(const struct instrumented *text, CUmodule module, CUfunc
                         uint32_t range_count, uint32_t budget, struct observe *out);
 /* As after observe_begin: for another launch. */
 kg_status observe_reset(struct observe *observe);
-/* After a launch has ended: fills reports, and the bitmaps of ranges and consts. */
+/* After a launch has ended: fills reports; and also the bitmaps of ranges and consts. */
+kg_status observe_reports(struct observe *observe);
 kg_status observe_read(struct observe *observe);
 /* Also after a failed observe_begin. */
 void observe_end(struct observe *observe);

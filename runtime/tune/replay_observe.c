@@ -309,7 +309,7 @@ static void describe(const struct cuda *cuda, const struct observe *observe,
 }
 
 static kg_status run(struct cuda *cuda, enum side side, struct observer *observer,
-                     struct observe *observe)
+                     struct observe *observe, bool bitmaps)
 {
     kg_status status = move_variables(cuda, side, observer, false);
     if (status != KG_OK)
@@ -317,7 +317,9 @@ static kg_status run(struct cuda *cuda, enum side side, struct observer *observe
     TRY("instrumented launch", cuda_enqueue(cuda, side, observer->function));
     TRY("instrumented launch", real.cuStreamSynchronize(cuda->stream));
     status = move_variables(cuda, side, observer, true);
-    return status == KG_OK ? observe_read(observe) : status;
+    if (status != KG_OK)
+        return status;
+    return bitmaps ? observe_read(observe) : observe_reports(observe);
 }
 
 static kg_status launch(struct cuda *cuda, enum side side, struct observer *observer,
@@ -342,7 +344,7 @@ static kg_status launch(struct cuda *cuda, enum side side, struct observer *obse
         snprintf(cuda->device.error, sizeof cuda->device.error,
                  "not enough device memory is free for an instrumented launch");
     if (status == KG_OK)
-        status = run(cuda, side, observer, &observe);
+        status = run(cuda, side, observer, &observe, reads || writes);
     if (status == KG_OK) {
         bool races = observer->text.what & INSTRUMENT_RACES;
         out->offences = races ? 0 : observe.reports.count;

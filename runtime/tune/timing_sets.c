@@ -15,6 +15,11 @@
 
 enum { TURNS_FACTOR = 64, LEAST_TURNS = 10000, MANY_SETS_BELOW = 32 << 20 };
 
+static void copy(const struct replay_memory *memory, const unsigned char *from, unsigned char *to)
+{
+    images_mix(memory, NULL, from, EVERYWHERE, EVERYWHERE, to);
+}
+
 static bool sound(struct trial *trial, enum side side, const unsigned char *image)
 {
     struct replay_observed saw = {0};
@@ -68,7 +73,8 @@ static kg_status put(struct course *course, unsigned set, const unsigned char *i
     return status == KG_OK ? device->keep(device) : status;
 }
 
-/* Both sides once from memory->work; the variant's result, agreed upon, in `right`. */
+/* Both sides once from memory->work; the variant's result, agreed upon, in `right`. Copies from and
+ * to the device go by way of memory's own images, which are pinned. */
 static kg_status agree(struct trial *trial, bool drawn, unsigned char *right)
 {
     struct replay_memory *memory = trial->memory;
@@ -82,12 +88,13 @@ static kg_status agree(struct trial *trial, bool drawn, unsigned char *right)
     if (status == KG_OK)
         status = bound_measure(trial, memory->work, memory->other, false);
     if (status == KG_OK)
-        status = trial_launch(trial, VARIANT, memory->work, right);
+        status = trial_launch(trial, VARIANT, memory->work, memory->first);
     if (status != KG_OK)
         return status;
-    if (same_memory(trial, right, memory->other, &at))
+    copy(memory, memory->first, right);
+    if (same_memory(trial, memory->first, memory->other, &at))
         return KG_OK;
-    difference_text(memory, right, memory->other, &trial->accuracy, at, text, sizeof text);
+    difference_text(memory, memory->first, memory->other, &trial->accuracy, at, text, sizeof text);
     return because(trial, KG_REFUSED, "wrong result on inputs drawn for timing, at %s", text);
 }
 
@@ -160,12 +167,12 @@ kg_status set_unseen(struct course *course, bool *good)
     kg_status status = draw(course, image, good);
     if (status != KG_OK)
         return status;
-    memcpy(image, trial->memory->work, trial->memory->total);
-    if (*good && !safe(trial, image))
+    copy(trial->memory, trial->memory->work, image);
+    if (*good && !safe(trial, trial->memory->work))
         return because(trial, KG_REFUSED,
                        "on inputs drawn for timing it goes out of bounds, or "
                        "does not end");
-    return put(course, course->sets, image);
+    return put(course, course->sets, trial->memory->work);
 }
 
 kg_status set_check_unseen(struct course *course)
@@ -174,8 +181,9 @@ kg_status set_check_unseen(struct course *course)
     struct replay_memory *memory = trial->memory;
     size_t at;
     kg_status status = fetch(trial); /* the variant's, in `other` */
+    copy(memory, course->right[course->sets], memory->first);
     if (status == KG_OK)
-        status = trial_launch(trial, ORIGINAL, course->right[course->sets], memory->work);
+        status = trial_launch(trial, ORIGINAL, memory->first, memory->work);
     if (status == KG_OK)
         status = bound_measure(trial, course->right[course->sets], memory->work, false);
     if (status == KG_OK && !same_memory(trial, memory->other, memory->work, &at) &&

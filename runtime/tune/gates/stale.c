@@ -17,18 +17,24 @@ static const struct content {
     {"all results but a few", 1024, false},
 };
 
-/* Puts the content into `work`, which holds the poisoned state. False: there is nothing to put. */
-static bool fill(const struct trial *trial, const struct content *content)
+/* Bytes that may hold anything, and the first one. */
+static struct walk may_hold_anything(const struct replay_memory *memory, struct walked *seen)
 {
-    const struct replay_memory *memory = trial->memory;
-    const size_t away = 68; /* bytes: a place of another warp, and of another column */
-    struct walked seen;
     struct walk w = {.kind = WALK_DIFFER,
                      .source = WALK_ZEROS,
                      .x = memory->written,
                      .masks = {memory->poisoned, memory->slack, memory->written},
                      .invert = 2};
-    memory_walk(memory, w, &seen); /* what may hold anything */
+    memory_walk(memory, w, seen);
+    return w;
+}
+
+/* Puts the content into `work`, which holds the poisoned state. w: may_hold_anything. */
+static void fill(const struct trial *trial, const struct content *content, struct walk w,
+                 const struct walked *seen)
+{
+    const struct replay_memory *memory = trial->memory;
+    const size_t away = 68; /* bytes: a place of another warp, and of another column */
     w.kind = WALK_MIX;
     w.source = content->zeros ? WALK_ZEROS : WALK_IMAGE;
     w.x = w.out = memory->work;
@@ -36,22 +42,24 @@ static bool fill(const struct trial *trial, const struct content *content)
     w.seed = trial->seeds[2];
     w.shift = content->zeros || content->one_in ? 0 : away;
     w.one_in = content->one_in;
-    w.skip = seen.first / 4 * 4; /* the first word is wrong, or, by chance, all might be right */
+    w.skip = seen->first / 4 * 4; /* the first word is wrong, or, by chance, all might be right */
     memory_walk(memory, w, NULL);
-    return seen.count;
 }
 
 kg_status gate_stale(struct trial *trial)
 {
     struct replay_memory *memory = trial->memory;
     unsigned char *expected = memory->first;
+    struct walked seen;
+    const struct walk may = may_hold_anything(memory, &seen);
     kg_status status = KG_OK;
     char text[512];
     for (size_t i = 0; i < sizeof contents / sizeof *contents && status == KG_OK; i++) {
         size_t at;
         memory_state(memory, trial->seeds[2] + 2 * (i + 1), false, memory->work);
-        if (!fill(trial, &contents[i]) && i)
+        if (!seen.count && i)
             break; /* it works in place: once, for what lies around */
+        fill(trial, &contents[i], may, &seen);
         images_mix(memory, memory->work, memory->result, INSIDE(memory->written), EVERYWHERE,
                    expected);
         if (trial_launch(trial, VARIANT, memory->work, memory->other) != KG_OK) {
