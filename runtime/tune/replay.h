@@ -70,6 +70,8 @@ struct replay_device {
      * walks them itself. NULL: not to be had. */
     kg_status (*walk)(struct replay_device *device, const struct walk *w, struct walked *seen);
     kg_status (*draw)(struct replay_device *device, const struct draw_buffer *buffer); /* alike */
+    /* Whether memory is just the image; alike. */
+    kg_status (*holds)(struct replay_device *device, const unsigned char *image, bool *same);
     unsigned char *args; /* packed parameters that both sides are launched with: a gate may change
                             free scalars in them, and puts them back. NULL: not to be had */
     size_t args_size;
@@ -301,7 +303,14 @@ struct trial {
 /* Draws the seeds, goes through the gates and writes the lines "gate NAME", "limit MS" (from here
  * on, 0: no more) and at the end "end JSON" with the verdict. */
 kg_status trial_run(struct trial *trial);
-/* One launch from an image; out: memory afterwards. */
+/* Memory becomes an image; a launch on memory as it stands; memory into an image. */
+kg_status trial_put(struct trial *trial, const unsigned char *image);
+kg_status trial_go(struct trial *trial, enum side side);
+kg_status trial_fetch(struct trial *trial, unsigned char *out);
+/* *same: memory is `expected`, byte for byte; else it is in `out` now. */
+kg_status trial_fetch_unless(struct trial *trial, const unsigned char *expected, unsigned char *out,
+                             bool *same);
+/* One launch from an image; out: memory afterwards, NULL: not wanted. */
 kg_status trial_launch(struct trial *trial, enum side side, const unsigned char *in,
                        unsigned char *out);
 /* One instrumented launch from an image, under the limit that the original's own give. out NULL:

@@ -343,6 +343,7 @@ kg_status cuda_open(const struct kg_capture *capture, const struct replay_reques
                                           .observe = cuda_observe,
                                           .walk = cuda_walk,
                                           .draw = cuda_draw,
+                                          .holds = cuda_holds,
                                           .relocate = cuda_relocate};
     cuda->capture = capture;
     cuda->request = request;

@@ -122,6 +122,7 @@ kg_status cuda_sample(struct replay_device *device, enum side side, bool cold, u
 enum { CUDA_IMAGES = 9 };
 kg_status cuda_walk(struct replay_device *device, const struct walk *w, struct walked *seen);
 kg_status cuda_draw(struct replay_device *device, const struct draw_buffer *buffer);
+kg_status cuda_holds(struct replay_device *device, const unsigned char *image, bool *same);
 void cuda_unpin(struct cuda *cuda);
 
 /* ---- replay_observe.c --------------------------------------------------------------------------

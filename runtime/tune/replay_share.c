@@ -71,6 +71,8 @@ SHARED(walk, rest, (struct replay_device * device, const struct walk *w, struct 
        (device, w, seen))
 SHARED(draw, rest, (struct replay_device * device, const struct draw_buffer *buffer),
        (device, buffer))
+SHARED(holds, rest, (struct replay_device * device, const unsigned char *image, bool *same),
+       (device, image, same))
 SHARED(relocate, rest, (struct replay_device * device, enum layout layout), (device, layout))
 SHARED(set_select, rest, (struct replay_device * device, unsigned index), (device, index))
 
@@ -94,6 +96,7 @@ void share_limit(struct trial *trial, unsigned percent)
     WRAP(observe);
     WRAP(walk);
     WRAP(draw);
+    WRAP(holds);
     WRAP(relocate);
     WRAP(set_select);
 #undef WRAP

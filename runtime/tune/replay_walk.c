@@ -152,3 +152,30 @@ kg_status cuda_draw(struct replay_device *device, const struct draw_buffer *buff
         return KG_UNSUPPORTED;
     return done(cuda, draw(cuda, buffer));
 }
+
+/* Memory as it stands is walked at its own addresses: x is where the image would begin. */
+kg_status cuda_holds(struct replay_device *device, const unsigned char *image, bool *same)
+{
+    struct cuda *cuda = (struct cuda *)device;
+    const struct replay_memory *memory = cuda->memory;
+    kg_status status = KG_OK;
+    if (cuda->moved || !takes(cuda, &image, 1, 0, memory->total))
+        return KG_UNSUPPORTED;
+    for (uint32_t i = 0; i < memory->extent_count; i++)
+        if ((memory->extents[i].address | memory->extents[i].size) % 8)
+            return KG_UNSUPPORTED; /* a small variable */
+    *same = true;
+    for (uint32_t i = 0; i < memory->extent_count && *same && status == KG_OK; i++) {
+        const struct replay_extent *e = &memory->extents[i];
+        const uintptr_t begin = (uintptr_t)(e->address - e->at);
+        struct walked seen;
+        struct walk w = {.kind = WALK_DIFFER,
+                         .x = (const unsigned char *)begin,
+                         .y = image,
+                         .from = e->at,
+                         .to = e->at + e->size};
+        status = walk(cuda, &w, &seen);
+        *same = status == KG_OK && !seen.count;
+    }
+    return done(cuda, status);
+}

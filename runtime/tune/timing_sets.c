@@ -64,12 +64,9 @@ static kg_status draw(struct course *course, unsigned char *scratch, bool *drawn
 static kg_status put(struct course *course, unsigned set, const unsigned char *image)
 {
     struct replay_device *device = course->trial->device;
-    const struct replay_memory *memory = course->trial->memory;
     kg_status status = set_choose(course, set);
-    for (uint32_t i = 0; i < memory->extent_count && status == KG_OK; i++) {
-        const struct replay_extent *extent = &memory->extents[i];
-        status = device->write(device, extent->address, image + extent->at, extent->size);
-    }
+    if (status == KG_OK)
+        status = trial_put(course->trial, image);
     return status == KG_OK ? device->keep(device) : status;
 }
 
@@ -134,24 +131,11 @@ kg_status set_choose(struct course *course, unsigned set)
     return device->set_select ? device->set_select(device, set) : KG_OK;
 }
 
-/* Memory as it is now, in memory->other. */
-static kg_status fetch(struct trial *trial)
-{
-    struct replay_memory *memory = trial->memory;
-    kg_status status = KG_OK;
-    for (uint32_t i = 0; i < memory->extent_count && status == KG_OK; i++) {
-        const struct replay_extent *extent = &memory->extents[i];
-        status = trial->device->read(trial->device, extent->address, memory->other + extent->at,
-                                     extent->size);
-    }
-    return status;
-}
-
 kg_status set_check(struct course *course, unsigned set)
 {
     struct trial *trial = course->trial;
     const struct replay_memory *memory = trial->memory;
-    kg_status status = fetch(trial);
+    kg_status status = trial_fetch(trial, memory->other);
     size_t at;
     images_differ(memory, course->right[set], memory->other, EVERYWHERE, EVERYWHERE, &at);
     if (status == KG_OK && at < trial->timed_at)
@@ -180,7 +164,7 @@ kg_status set_check_unseen(struct course *course)
     struct trial *trial = course->trial;
     struct replay_memory *memory = trial->memory;
     size_t at;
-    kg_status status = fetch(trial); /* the variant's, in `other` */
+    kg_status status = trial_fetch(trial, memory->other); /* the variant's, in `other` */
     copy(memory, course->right[course->sets], memory->first);
     if (status == KG_OK)
         status = trial_launch(trial, ORIGINAL, memory->first, memory->work);

@@ -76,32 +76,65 @@ long trial_limit_ms(const struct trial *trial, double ns)
     return (long)(ns * FACTOR / 1e6) + (trial->device->exact_clock ? MODEL_FLOOR : FLOOR);
 }
 
-kg_status trial_launch(struct trial *trial, enum side side, const unsigned char *in,
-                       unsigned char *out)
+kg_status trial_put(struct trial *trial, const unsigned char *image)
 {
     struct replay_device *device = trial->device;
     const struct replay_memory *memory = trial->memory;
     kg_status status = KG_OK;
     for (uint32_t i = 0; i < memory->extent_count && status == KG_OK; i++) {
         const struct replay_extent *extent = &memory->extents[i];
-        status = device->write(device, extent->address, in + extent->at, extent->size);
+        status = device->write(device, extent->address, image + extent->at, extent->size);
     }
-    bool limited = side == VARIANT && status == KG_OK; /* the copies around it are not its fault */
-    if (limited)
-        trial_line(trial, "limit %ld", trial_limit_ms(trial, trial->wall_ns));
-    uint64_t before = now_ns();
-    if (status == KG_OK)
-        status = device->launch(device, side);
-    if (limited)
-        trial_line(trial, "limit 0");
-    double took = (double)(now_ns() - before);
-    if (side == ORIGINAL && took > trial->wall_ns)
-        trial->wall_ns = took;
+    return status;
+}
+
+kg_status trial_fetch(struct trial *trial, unsigned char *out)
+{
+    struct replay_device *device = trial->device;
+    const struct replay_memory *memory = trial->memory;
+    kg_status status = KG_OK;
     for (uint32_t i = 0; i < memory->extent_count && status == KG_OK; i++) {
         const struct replay_extent *extent = &memory->extents[i];
         status = device->read(device, extent->address, out + extent->at, extent->size);
     }
     return status;
+}
+
+kg_status trial_fetch_unless(struct trial *trial, const unsigned char *expected, unsigned char *out,
+                             bool *same)
+{
+    struct replay_device *device = trial->device;
+    const struct replay_memory *memory = trial->memory;
+    size_t at;
+    *same = false;
+    if (device->holds && device->holds(device, expected, same) == KG_OK && *same)
+        return KG_OK;
+    kg_status status = trial_fetch(trial, out);
+    *same = status == KG_OK && !images_differ(memory, out, expected, EVERYWHERE, EVERYWHERE, &at);
+    return status;
+}
+
+kg_status trial_go(struct trial *trial, enum side side)
+{
+    if (side == VARIANT)
+        trial_line(trial, "limit %ld", trial_limit_ms(trial, trial->wall_ns));
+    uint64_t before = now_ns();
+    kg_status status = trial->device->launch(trial->device, side);
+    double took = (double)(now_ns() - before);
+    if (side == VARIANT)
+        trial_line(trial, "limit 0");
+    else if (took > trial->wall_ns)
+        trial->wall_ns = took;
+    return status;
+}
+
+kg_status trial_launch(struct trial *trial, enum side side, const unsigned char *in,
+                       unsigned char *out)
+{
+    kg_status status = trial_put(trial, in); /* the copies are not its fault */
+    if (status == KG_OK)
+        status = trial_go(trial, side);
+    return status == KG_OK && out ? trial_fetch(trial, out) : status;
 }
 
 /* ---- the table ---------------------------------------------------------------------------------

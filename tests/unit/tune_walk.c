@@ -344,6 +344,20 @@ static void by_the_driver(void)
     drawn.image = memory.other;
     draw_here(&drawn);
     CHECK(!memcmp(memory.work, memory.other, memory.total));
+    /* memory as it stands: one extent, elsewhere */
+    struct replay_extent extent = {.size = memory.total};
+    bool same = false;
+    CHECK(real.cuMemAlloc_v2((CUdeviceptr *)&extent.address, memory.total) == CUDA_SUCCESS);
+    CHECK(real.cuMemcpyHtoD_v2(extent.address, memory.work, memory.total) == CUDA_SUCCESS);
+    memory.extents = &extent;
+    memory.extent_count = 1;
+    CHECK(cuda_holds(&cuda.device, memory.other, &same) == KG_OK && same);
+    memory.other[memory.total - 1] ^= 1;
+    CHECK(cuda_holds(&cuda.device, memory.other, &same) == KG_OK && !same);
+    extent.size -= 4;
+    CHECK(cuda_holds(&cuda.device, memory.other, &same) == KG_UNSUPPORTED);
+    memory.extents = NULL;
+    memory.extent_count = 0;
     drawn.from++;
     CHECK(cuda_draw(&cuda.device, &drawn) == KG_UNSUPPORTED);
     cuda_unpin(&cuda);

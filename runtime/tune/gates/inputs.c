@@ -74,6 +74,7 @@ static kg_status both(struct search *search, const struct drawn *drawn, const ch
     struct accuracy accuracy = trial->accuracy, exact = {.mode = ACCURACY_BITWISE};
     accuracy.ends_alike = accuracy.mode == ACCURACY_AUTO && flags & DRAW_INFINITE && !captured;
     char difference[512];
+    bool same;
     size_t at;
     if (draw_unsound(trial, ORIGINAL, drawn, why))
         return KG_OK;
@@ -93,9 +94,12 @@ static kg_status both(struct search *search, const struct drawn *drawn, const ch
     if (draw_unsound(trial, VARIANT, drawn, words))
         return because(trial, KG_REFUSED, "on other inputs (%s) the variant is not sound: %s", text,
                        words);
-    if (trial_launch(trial, VARIANT, memory->work, memory->other) != KG_OK)
+    if (trial_launch(trial, VARIANT, memory->work, NULL) != KG_OK ||
+        trial_fetch_unless(trial, search->expected, memory->other, &same) != KG_OK)
         return because(trial, KG_REFUSED, "a launch on other inputs (%s) failed: %s", text,
                        trial->device->error);
+    if (same)
+        return KG_OK;
     if (flags & DRAW_EXACT && accuracy.mode == ACCURACY_AUTO &&
         whole_numbers(memory, search->expected))
         accuracy = exact;

@@ -39,13 +39,10 @@ kg_status trial_observe(struct trial *trial, enum side side, unsigned what, uint
                         struct replay_observed *out)
 {
     struct replay_device *device = trial->device;
-    const struct replay_memory *memory = trial->memory;
     double *longest = &trial->observe_ns[what & INSTRUMENT_RACES ? 1 : 0];
     kg_status status = device->observe(device, side, what, 0, NULL, NULL, NULL);
-    for (uint32_t i = 0; i < memory->extent_count && status == KG_OK; i++) {
-        const struct replay_extent *extent = &memory->extents[i];
-        status = device->write(device, extent->address, in + extent->at, extent->size);
-    }
+    if (status == KG_OK)
+        status = trial_put(trial, in);
     if (status != KG_OK)
         return status;
     if (side == VARIANT)
