@@ -70,6 +70,11 @@ struct replay_device {
      * walks them itself. NULL: not to be had. */
     kg_status (*walk)(struct replay_device *device, const struct walk *w, struct walked *seen);
     kg_status (*draw)(struct replay_device *device, const struct draw_buffer *buffer); /* alike */
+    /* From here on the images of what was captured and of what the original does (pristine, slack,
+     * read, written, poisoned, result) do not change any more: the device may keep copies of them
+     * for walks. settled: whether these are still the same. Alike. */
+    kg_status (*settle)(struct replay_device *device);
+    kg_status (*settled)(struct replay_device *device, bool *same);
     /* Whether memory is just the image; alike. */
     kg_status (*holds)(struct replay_device *device, const unsigned char *image, bool *same);
     unsigned char *args; /* packed parameters that both sides are launched with: a gate may change

@@ -344,6 +344,8 @@ kg_status cuda_open(const struct kg_capture *capture, const struct replay_reques
                                           .walk = cuda_walk,
                                           .draw = cuda_draw,
                                           .holds = cuda_holds,
+                                          .settle = cuda_settle,
+                                          .settled = cuda_settled,
                                           .relocate = cuda_relocate};
     cuda->capture = capture;
     cuda->request = request;

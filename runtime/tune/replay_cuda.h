@@ -36,6 +36,8 @@ struct moved {
     uint64_t first, end; /* captured addresses of what was captured */
 };
 
+enum { CUDA_IMAGES = 9, CUDA_SETTLED = 6 }; /* the latter: of those that settle */
+
 struct cuda {
     struct replay_device device; /* first: the ops' argument */
     const struct kg_capture *capture;
@@ -58,9 +60,10 @@ struct cuda {
     bool walks;                            /* the GPU can walk them */
     CUfunction walk, draw;
     unsigned walk_blocks;
-    CUdeviceptr walked; /* struct walked; 0: walks are not loaded yet */
-    unsigned set;       /* of these, the one in use */
-    CUdeviceptr flush;  /* written before a cold sample */
+    CUdeviceptr settled[CUDA_SETTLED]; /* copies of the first of these images; 0: none */
+    CUdeviceptr walked;                /* struct walked; 0: walks are not loaded yet */
+    unsigned set;                      /* of these, the one in use */
+    CUdeviceptr flush;                 /* written before a cold sample */
     size_t flush_bytes;
     unsigned char flush_value;
     CUfunction dirty; /* fills shared memory; NULL: not to be had */
@@ -119,9 +122,10 @@ kg_status cuda_sample(struct replay_device *device, enum side side, bool cold, u
 /* ---- replay_walk.c -----------------------------------------------------------------------------
  */
 
-enum { CUDA_IMAGES = 9 };
 kg_status cuda_walk(struct replay_device *device, const struct walk *w, struct walked *seen);
 kg_status cuda_draw(struct replay_device *device, const struct draw_buffer *buffer);
+kg_status cuda_settle(struct replay_device *device);
+kg_status cuda_settled(struct replay_device *device, bool *same);
 kg_status cuda_holds(struct replay_device *device, const unsigned char *image, bool *same);
 void cuda_unpin(struct cuda *cuda);
 

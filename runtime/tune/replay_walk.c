@@ -1,7 +1,7 @@
 /* Images of memory on the GPU: large ones are pinned, so that copies of them are several times as
  * fast and the GPU can walk them where they stand (walk_device.cu), in place of some threads of the
- * host. They remain the host's, as ever: nothing is kept twice, and nothing can be stale. Whatever
- * fails here only costs time. */
+ * host. They remain the host's, as ever; those that do not change any more have a copy on the
+ * device, which is compared with them at the end. Whatever fails here only costs time. */
 #include "tune/draw_element.h"
 #include "tune/replay_cuda.h"
 
@@ -15,11 +15,12 @@ enum {
     BLOCKS_EACH = 8, /* a multiprocessor */
 };
 
+/* The first CUDA_SETTLED do not change any more once the original is known. */
 static void images_of(const struct replay_memory *memory, unsigned char *out[static CUDA_IMAGES])
 {
-    unsigned char *const all[CUDA_IMAGES] = {memory->pristine, memory->result,  memory->work,
-                                             memory->other,    memory->first,   memory->slack,
-                                             memory->read,     memory->written, memory->poisoned};
+    unsigned char *const all[CUDA_IMAGES] = {memory->pristine, memory->slack,    memory->read,
+                                             memory->written,  memory->poisoned, memory->result,
+                                             memory->work,     memory->other,    memory->first};
     memcpy(out, all, sizeof all);
 }
 
@@ -106,22 +107,32 @@ static kg_status draw(struct cuda *cuda, const struct draw_buffer *buffer)
     return KG_OK;
 }
 
-/* Whether these are images that the GPU knows, where one is named at all, and [from, to) lies in
- * them and is worth it. */
-static bool takes(const struct cuda *cuda, const unsigned char *const *named, unsigned count,
-                  uint64_t from, uint64_t to)
+/* Whether [from, to) lies in images and is worth it. */
+static bool worth(const struct cuda *cuda, uint64_t from, uint64_t to)
+{
+    return cuda->walks && from <= to && to <= cuda->memory->total && to - from >= WALK_FROM;
+}
+
+/* Where the GPU reads an image: its copy, if it has one. False: it does not know it. */
+static bool find(const struct cuda *cuda, const unsigned char **image)
 {
     unsigned char *images[CUDA_IMAGES];
+    unsigned k = 0;
+    if (!*image)
+        return true;
     images_of(cuda->memory, images);
-    if (!cuda->walks || to > cuda->memory->total || from > to || to - from < WALK_FROM)
-        return false;
-    for (unsigned i = 0, k; i < count; i++) {
-        for (k = 0; named[i] && k < CUDA_IMAGES && named[i] != images[k]; k++)
-            ;
-        if (k == CUDA_IMAGES)
-            return false;
-    }
-    return true;
+    while (k < CUDA_IMAGES && *image != images[k])
+        k++;
+    if (k < CUDA_SETTLED && cuda->settled[k])
+        *image = (const unsigned char *)(uintptr_t)cuda->settled[k];
+    return k < CUDA_IMAGES;
+}
+
+/* … and where it writes one: only to those of which there are no copies. */
+static bool find_out(const struct cuda *cuda, unsigned char *image)
+{
+    const unsigned char *at = image;
+    return find(cuda, &at) && at == image;
 }
 
 /* A lost context walks nothing any more. */
@@ -134,23 +145,67 @@ static kg_status done(struct cuda *cuda, kg_status status)
 kg_status cuda_walk(struct replay_device *device, const struct walk *w, struct walked *seen)
 {
     struct cuda *cuda = (struct cuda *)device;
-    const unsigned char *named[] = {w->x, w->y, w->out, w->masks[0], w->masks[1], w->masks[2]};
-    if (!takes(cuda, named, sizeof named / sizeof *named, w->from, w->to))
-        return KG_UNSUPPORTED;
-    return done(cuda, walk(cuda, w, seen));
+    struct walk there = *w;
+    bool known = worth(cuda, w->from, w->to) && find_out(cuda, w->out);
+    if (w->x != w->out) /* where both are one, x is told by that */
+        known &= find(cuda, &there.x);
+    known &= find(cuda, &there.y);
+    for (unsigned i = 0; i < WALK_MASKS; i++)
+        known &= find(cuda, &there.masks[i]);
+    return known ? done(cuda, walk(cuda, &there, seen)) : KG_UNSUPPORTED;
 }
 
 kg_status cuda_draw(struct replay_device *device, const struct draw_buffer *buffer)
 {
     struct cuda *cuda = (struct cuda *)device;
-    const unsigned char *named[] = {buffer->pristine, buffer->slack, buffer->written,
-                                    buffer->poisoned, buffer->image};
-    uint64_t to = buffer->from + buffer->count * buffer->width;
-    bool aligned = buffer->from % buffer->width == 0 && !(buffer->width & (buffer->width - 1)) &&
-                   buffer->width <= 8;
-    if (!aligned || !takes(cuda, named, sizeof named / sizeof *named, buffer->from, to))
+    struct draw_buffer there = *buffer;
+    uint32_t width = buffer->width;
+    bool aligned = width <= 8 && !(width & (width - 1)) && buffer->from % width == 0;
+    if (!aligned || !worth(cuda, buffer->from, buffer->from + buffer->count * width) ||
+        !find_out(cuda, there.image) || !find(cuda, &there.pristine) || !find(cuda, &there.slack) ||
+        !find(cuda, &there.written) || !find(cuda, &there.poisoned))
         return KG_UNSUPPORTED;
-    return done(cuda, draw(cuda, buffer));
+    return done(cuda, draw(cuda, &there));
+}
+
+kg_status cuda_settle(struct replay_device *device)
+{
+    struct cuda *cuda = (struct cuda *)device;
+    unsigned char *images[CUDA_IMAGES];
+    size_t total = cuda->memory->total, left = 0, all = 0;
+    images_of(cuda->memory, images);
+    if (!cuda->walks || cuda->settled[0])
+        return KG_UNSUPPORTED;
+    TRY("free memory", real.cuMemGetInfo_v2(&left, &all));
+    if (left / 2 < CUDA_SETTLED * total) /* others may need it */
+        return KG_NO_MEMORY;
+    for (unsigned k = 0; k < CUDA_SETTLED; k++) {
+        CUdeviceptr copy;
+        TRY("copies of images", real.cuMemAlloc_v2(&copy, total + 8));
+        TRY("copies of images", real.cuMemcpyHtoD_v2(copy, images[k], total));
+        TRY("copies of images", real.cuCtxSynchronize());
+        cuda->settled[k] = copy;
+    }
+    return KG_OK;
+}
+
+kg_status cuda_settled(struct replay_device *device, bool *same)
+{
+    struct cuda *cuda = (struct cuda *)device;
+    unsigned char *images[CUDA_IMAGES];
+    kg_status status = cuda->walks ? KG_OK : KG_UNSUPPORTED;
+    images_of(cuda->memory, images);
+    *same = true;
+    for (unsigned k = 0; k < CUDA_SETTLED && cuda->settled[k] && *same && status == KG_OK; k++) {
+        struct walked seen;
+        struct walk w = {.kind = WALK_DIFFER,
+                         .x = (const unsigned char *)(uintptr_t)cuda->settled[k],
+                         .y = images[k],
+                         .to = cuda->memory->total};
+        status = done(cuda, walk(cuda, &w, &seen));
+        *same = status != KG_OK || !seen.count;
+    }
+    return status;
 }
 
 /* Memory as it stands is walked at its own addresses: x is where the image would begin. */
@@ -159,7 +214,7 @@ kg_status cuda_holds(struct replay_device *device, const unsigned char *image, b
     struct cuda *cuda = (struct cuda *)device;
     const struct replay_memory *memory = cuda->memory;
     kg_status status = KG_OK;
-    if (cuda->moved || !takes(cuda, &image, 1, 0, memory->total))
+    if (cuda->moved || !worth(cuda, 0, memory->total) || !find(cuda, &image))
         return KG_UNSUPPORTED;
     for (uint32_t i = 0; i < memory->extent_count; i++)
         if ((memory->extents[i].address | memory->extents[i].size) % 8)

@@ -297,6 +297,7 @@ static void by_the_driver(void)
     CUcontext context;
     struct walked seen;
     unsigned char outside[8];
+    bool same = false;
     cuda.memory = &memory;
     if (!CHECK(dlopen(BUILD_DIR "/softgpu/libcuda.so.1", RTLD_NOW)) ||
         !CHECK(real_open(NULL) == KG_OK) || !CHECK(real.cuInit(0) == CUDA_SUCCESS) ||
@@ -344,9 +345,26 @@ static void by_the_driver(void)
     drawn.image = memory.other;
     draw_here(&drawn);
     CHECK(!memcmp(memory.work, memory.other, memory.total));
+    /* from the device's copies, of which the host's image is no more */
+    CHECK(cuda_settled(&cuda.device, &same) == KG_OK && same);
+    CHECK(cuda_settle(&cuda.device) == KG_OK);
+    CHECK(cuda_settled(&cuda.device, &same) == KG_OK && same);
+    memory.pristine[memory.total - 600] ^= 0xff;
+    CHECK(cuda_settled(&cuda.device, &same) == KG_OK && !same);
+    CHECK(cuda_draw(&cuda.device, &drawn) == KG_OK);
+    w = (struct walk){.kind = WALK_SUM, .x = memory.pristine, .from = w.from, .to = memory.total};
+    CHECK(cuda_walk(&cuda.device, &w, &seen) == KG_OK);
+    uint64_t there = seen.count;
+    walk_here(&w, &seen);
+    CHECK(seen.count != there);
+    memory.pristine[memory.total - 600] ^= 0xff;
+    walk_here(&w, &seen);
+    CHECK(seen.count == there);
+    w = (struct walk){.kind = WALK_MIX, .x = memory.work, .out = memory.poisoned};
+    w.to = memory.total;
+    CHECK(cuda_walk(&cuda.device, &w, &seen) == KG_UNSUPPORTED);
     /* memory as it stands: one extent, elsewhere */
     struct replay_extent extent = {.size = memory.total};
-    bool same = false;
     CHECK(real.cuMemAlloc_v2((CUdeviceptr *)&extent.address, memory.total) == CUDA_SUCCESS);
     CHECK(real.cuMemcpyHtoD_v2(extent.address, memory.work, memory.total) == CUDA_SUCCESS);
     memory.extents = &extent;

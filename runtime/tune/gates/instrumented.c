@@ -118,7 +118,11 @@ kg_status gate_observed(struct trial *trial)
     kg_status status = observe_original(trial);
     if (status != KG_OK)
         return status;
-    return written_find(trial) == KG_OK ? KG_OK : KG_NOT_ELIGIBLE;
+    if (written_find(trial) != KG_OK)
+        return KG_NOT_ELIGIBLE;
+    if (trial->device->settle && trial->device->settle(trial->device) != KG_OK)
+        log_line(KG_DEBUG, "replay: the device keeps no copies of images");
+    return KG_OK;
 }
 
 /* ---- the variant -------------------------------------------------------------------------------
