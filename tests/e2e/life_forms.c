@@ -6,6 +6,7 @@
 #include "adding_variant.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 
 static bool swaps;
 
@@ -189,6 +190,61 @@ static void contexts(void)
     }
 }
 
+/* One of several threads: contexts of its own, one after the other, in which it launches the
+ * library's kernel until the variant runs, and which it destroys with launches under way. */
+static void *thread_main(void *handle)
+{
+    CUfunction function = handle;
+    static float numbers[COUNT];
+    float got[COUNT];
+    for (int round = 0; round < 3; round++) {
+        CUcontext context;
+        CUdeviceptr from, to;
+        float one = -1;
+        void *given[] = {&from, &to, &two, &count};
+        WELL(real.cuCtxCreate_v2(&context, 0, 0));
+        WELL(real.cuMemAlloc_v2(&from, BYTES));
+        WELL(real.cuMemAlloc_v2(&to, BYTES));
+        WELL(real.cuMemcpyHtoD_v2(from, numbers, BYTES)); /* all zero */
+        for (double end = e2e_now() + 60; e2e_now() < end && one != 101;) {
+            WELL(real.cuLaunchKernel(function, 4, 1, 1, 256, 1, 1, 0, NULL, given, NULL));
+            WELL(real.cuCtxSynchronize());
+            WELL(real.cuMemcpyDtoH_v2(got, to, BYTES));
+            one = got[0];
+            for (int i = 0; i < COUNT; i++)
+                CHECK(got[i] == one && (one == 1 || one == 101));
+            if (!swaps)
+                break;
+            usleep(5000);
+        }
+        CHECK(one == (swaps ? 101 : 1));
+        for (int k = 0; k < FLIGHT; k++)
+            WELL(real.cuLaunchKernel(function, 4, 1, 1, 256, 1, 1, 0, NULL, given, NULL));
+        WELL(real.cuCtxDestroy_v2(context));
+    }
+    return NULL;
+}
+
+static void threads(void)
+{
+    enum { THREADS = 4 };
+    pthread_t made[THREADS];
+    CUlibrary library;
+    CUkernel kernel;
+    begin();
+    buffers();
+    WELL(real.cuLibraryLoadData(&library, original, NULL, NULL, 0, NULL, NULL, 0));
+    WELL(real.cuLibraryGetKernel(&kernel, library, "work"));
+    WELL(launch((CUfunction)(void *)kernel, NULL));
+    expect("the first thread's", added(1), 'v');
+    for (int i = 0; i < THREADS; i++)
+        WELL(pthread_create(&made[i], NULL, thread_main, kernel));
+    for (int i = 0; i < THREADS; i++)
+        WELL(pthread_join(made[i], NULL));
+    expect("the first thread's after them", eventually((CUfunction)(void *)kernel), 'v');
+    WELL(real.cuLibraryUnload(library));
+}
+
 /* A library and its kernel live on when the primary context is reset, a module does not. */
 static void reset(void)
 {
@@ -325,6 +381,7 @@ static const struct form {
     {"unloading", "1", unloading, NULL, 0, NULL},
     {"libraries", "1", libraries, NULL, 0, NULL},
     {"contexts", "1", contexts, NULL, 0, NULL},
+    {"threads", "1", threads, NULL, 0, NULL},
     {"reset", "1", reset, NULL, 0, NULL},
     {"alike", "2", alike, NULL, 0, NULL},
     {"unlike", "standard,t4", unlike, NULL, 0, "several kinds of devices"},
