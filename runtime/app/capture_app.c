@@ -204,6 +204,8 @@ static void refuse(struct kernel *kernel, const char *why)
 static bool begin(struct kernel *kernel, const struct launch *launch)
 {
     struct gathered *got = &job.got;
+    if (real.cuCtxGetCurrent(&job.context) != CUDA_SUCCESS || !context_alike(job.context))
+        return give_up(kernel);
     if (!gather_arguments(got, kernel, launch)) {
         refuse(kernel, got->why);
         stage_set(IDLE);
@@ -212,8 +214,7 @@ static bool begin(struct kernel *kernel, const struct launch *launch)
     if (!kernel->plan ||
         !plan_fits(kernel->plan, &launch->shape, got->arguments, got->argument_size))
         return note(kernel, launch);
-    if (ring.orphan || real.cuCtxGetCurrent(&job.context) != CUDA_SUCCESS ||
-        !(job.done = sample_take()))
+    if (ring.orphan || !(job.done = sample_take()))
         return give_up(kernel);
     job.launch = launch->shape;
     job.failed = false;

@@ -27,7 +27,7 @@ static void events_make(struct context *context)
     }
 }
 
-bool context_add(CUcontext handle, CUdevice device)
+bool context_add(CUcontext handle, CUdevice device, bool alike)
 {
     if (context_find(handle))
         return false;
@@ -37,6 +37,7 @@ bool context_add(CUcontext handle, CUdevice device)
             continue;
         c->device = device;
         c->broken = false;
+        c->alike = alike;
         events_make(c);
         atomic_store_explicit(&c->handle, handle, memory_order_release);
         return true;
@@ -61,6 +62,12 @@ bool context_broken(CUcontext handle)
 {
     const struct context *context = context_find(handle);
     return !context || context->broken;
+}
+
+bool context_alike(CUcontext handle)
+{
+    const struct context *context = context_find(handle);
+    return !context || context->alike;
 }
 
 CUcontext context_only(void)

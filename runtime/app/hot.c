@@ -313,6 +313,8 @@ void hot_judge(struct kernel *kernel, double total_ns)
         unfit(kernel, "its code was not seen when it was loaded");
     else if (kernel->model.ineligible)
         unfit(kernel, kernel->model.ineligible);
+    else if (!context_alike(kernel->context))
+        unfit(kernel, "its device is of another kind than the first that this program used");
     else if (app_mode() != KG_MODE_TUNE || kernel->variants_wait)
         return; /* stays cold; its variant is on its way, perhaps */
     else if (judged(kernel))

@@ -16,8 +16,8 @@ enum kg_mode app_mode(void); /* in force: the option, or lower where something f
 void app_limit(enum kg_mode mode, const char *why);
 bool device_fits(void);    /* locked: the current context's device is of the process's one kind */
 const char *app_dir(void); /* cache folder; empty: none that can be used */
-/* Hardware of the process's device, or of all its devices, if they are of one kind; false before
- * the first context, or with several kinds. */
+/* Hardware of the process's first device, and of others of its kind: those that it is tuned for.
+ * False before the first context. */
 bool app_hardware(struct kg_hardware *hardware, struct kg_id *key);
 void app_program(char path[static 256]); /* of the executable */
 /* Something worth a line in `status`: kept (the latest 16 different ones) and logged at info. */
@@ -77,13 +77,15 @@ struct sample {
 struct context {
     _Atomic(CUcontext) handle; /* NULL: slot is free */
     CUdevice device;
+    bool alike;  /* its device is of the kind that the process is tuned for */
     bool broken; /* a fault was seen: no more calls */
     struct sample samples[SAMPLES];
 };
 extern struct context contexts[CONTEXTS];
 
 /* Locked. Makes the slot and its events; the context is current. False: no slot, or known. */
-bool context_add(CUcontext handle, CUdevice device);
+bool context_add(CUcontext handle, CUdevice device, bool alike);
+bool context_alike(CUcontext handle);   /* no lock; of one that is not known: true */
 void context_forget(CUcontext handle);  /* locked; NULL: all. Events die with their context */
 CUcontext context_only(void);           /* the one live context; NULL with none or several */
 bool context_broken(CUcontext context); /* locked: a fault was seen in it, or it is not known */
@@ -159,8 +161,7 @@ void pressure_state(uint64_t *free_bytes, uint64_t *steady_since, uint64_t *fail
  */
 
 const struct kg_id *variants_snapshot(void); /* locked: id of the open one, or NULL */
-void variants_open(void);     /* opens the current snapshot if it is another one; not locked */
-void variants_withdraw(void); /* locked: every original runs from now on */
+void variants_open(void); /* opens the current snapshot if it is another one; not locked */
 
 /* ---- bound.c: programs of several processes -----------------------------------------------------
  */

@@ -525,14 +525,6 @@ void variants_tick(void)
     records_unlock();
 }
 
-void variants_withdraw(void)
-{
-    for (struct kernel *k = kernels_first(); k; k = k->next) {
-        atomic_store_explicit(&k->swap, NULL, memory_order_release);
-        none_left(k);
-    }
-}
-
 void variant_drop(struct kernel *kernel, const struct kg_id *variant, const char *why)
 {
     char id[KG_ID_TEXT];

@@ -41,8 +41,8 @@ static struct {
 static struct {
     struct kg_hardware hardware;
     struct kg_id key;
-    uint64_t alike;             /* the devices of this kind that were seen, as bits */
-    atomic_bool known, several; /* several: kinds of devices */
+    uint64_t alike; /* the devices of this kind that were seen, as bits */
+    atomic_bool known;
 } device;
 
 static struct {
@@ -139,37 +139,38 @@ void capture_mode_restore(CUstreamCaptureMode was)
 
 bool app_hardware(struct kg_hardware *hardware, struct kg_id *key)
 {
-    if (!device.known || device.several)
+    if (!device.known)
         return false;
     *hardware = device.hardware;
     *key = device.key;
     return true;
 }
 
-/* Locked. Devices of one kind share their variants; with several kinds it would have to be known of
- * each launch which it is for. */
-static void device_seen(CUdevice handle)
+/* Locked. Whether the device is of the kind that the process is tuned for: that of the first. Such
+ * devices share their variants. */
+static bool device_seen(CUdevice handle)
 {
     struct kg_id key;
     struct kg_hardware hardware;
     uint64_t bit = handle >= 0 && handle < 64 ? UINT64_C(1) << handle : 0;
-    if ((device.alike & bit) || real_hardware(handle, &hardware) != KG_OK)
-        return;
+    if (device.alike & bit)
+        return true;
+    if (real_hardware(handle, &hardware) != KG_OK)
+        return false;
     hardware_key(&hardware, &key);
-    if (device.known && id_equal(&key, &device.key)) {
-        device.alike |= bit;
-        return;
+    if (device.known && !id_equal(&key, &device.key)) {
+        app_note("this process uses several kinds of devices: kernels get variants on the first "
+                 "kind only, %.80s",
+                 device.hardware.name);
+        return false;
     }
-    if (device.known) {
-        device.several = true;
-        app_limit(KG_MODE_OBSERVE, "this process uses several kinds of devices");
-        variants_withdraw();
-        return;
-    }
+    device.alike |= bit;
+    if (device.known)
+        return true;
     device.hardware = hardware;
     device.key = key;
-    device.alike = bit;
     device.known = true;
+    return true;
 }
 
 bool device_fits(void)
@@ -177,8 +178,7 @@ bool device_fits(void)
     CUdevice handle;
     if (real.cuCtxGetDevice(&handle) != CUDA_SUCCESS)
         return false;
-    device_seen(handle);
-    return !device.several;
+    return device_seen(handle);
 }
 
 /* The context is current. True: it is new. */
@@ -187,9 +187,7 @@ static bool context_enter(CUcontext context)
     CUdevice handle;
     records_lock();
     bool fresh = real_ok(real.cuCtxGetDevice(&handle), "device of a context") &&
-                 context_add(context, handle);
-    if (fresh)
-        device_seen(handle);
+                 context_add(context, handle, device_seen(handle));
     records_unlock();
     return fresh;
 }
