@@ -8,7 +8,7 @@
 #include "app/inside.h"
 #include "app/track.h"
 
-enum { MOST_NODES = 1 << 20, DEEPEST = 8, MOST_EDGES = 64 };
+enum { MOST_NODES = 1 << 20, DEEPEST = 8, MOST_EDGES = 256 };
 
 _Static_assert(sizeof(CUDA_KERNEL_NODE_PARAMS_v2) == sizeof(CUDA_KERNEL_NODE_PARAMS_v3) &&
                    offsetof(CUDA_KERNEL_NODE_PARAMS_v2, ctx) ==

@@ -69,7 +69,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* over all that follo
 static struct handle_table table;
 static struct executable *all;
 
-atomic_int graph_captures;
+struct graph_captures graph_captures;
 
 /* ---- putting variants in -----------------------------------------------------------------------
  */
@@ -480,5 +480,5 @@ void graphs_after_fork_child(void)
     pthread_mutex_init(&mutex, NULL); /* another thread of the parent may have held it */
     handles_forget(&table);
     all = NULL;
-    atomic_store(&graph_captures, 0);
+    atomic_store(&graph_captures.count, 0);
 }

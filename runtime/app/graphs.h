@@ -7,19 +7,21 @@
 
 /* Stream captures of the process that may be under way; too many where the end of one was not seen.
  * While there are none, a launch need not ask for its stream. */
-extern atomic_int graph_captures;
+extern struct graph_captures { /* each launch reads it: a cache line that nothing else writes */
+    _Alignas(64) atomic_int count;
+} graph_captures;
 static inline bool graph_capturing(void)
 {
-    return atomic_load_explicit(&graph_captures, memory_order_relaxed) > 0;
+    return atomic_load_explicit(&graph_captures.count, memory_order_relaxed) > 0;
 }
 static inline void graph_capture_begins(void) /* before the real call, undone if that fails */
 {
-    atomic_fetch_add_explicit(&graph_captures, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&graph_captures.count, 1, memory_order_relaxed);
 }
 static inline void graph_capture_ended(void)
 {
-    int now = atomic_load_explicit(&graph_captures, memory_order_relaxed);
-    while (now > 0 && !atomic_compare_exchange_weak(&graph_captures, &now, now - 1))
+    int now = atomic_load_explicit(&graph_captures.count, memory_order_relaxed);
+    while (now > 0 && !atomic_compare_exchange_weak(&graph_captures.count, &now, now - 1))
         ;
 }
 
