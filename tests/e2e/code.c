@@ -355,6 +355,14 @@ static size_t captures(const char *pattern, const char *folder, glob_t *found)
     return glob(e2e_text("%s/%s", folder, pattern), 0, NULL, found) ? 0 : found->gl_pathc;
 }
 
+static size_t number_of(const char *pattern, const char *folder)
+{
+    glob_t found;
+    size_t number = captures(pattern, folder, &found);
+    globfree(&found);
+    return number;
+}
+
 /* `kgenrt capture` of the program, which runs until there is enough or the time is up. */
 static void keep(struct keeping *k, const char *until)
 {
@@ -401,9 +409,9 @@ static void replays(void)
     for (size_t done = 0; done < number && e2e_now() < end; usleep(100000)) {
         done = 0;
         for (size_t i = 0; i < number; i++) {
-            glob_t found;
-            done += captures(".kgenrt-*/spool/*.kgcap", all[i].out, &found) >= all[i].wanted;
-            globfree(&found);
+            /* in the program's spool, or moved because its own time was up */
+            done += number_of(".kgenrt-*/spool/*.kgcap", all[i].out) >= all[i].wanted ||
+                    number_of("*.kgcap", all[i].out) >= all[i].wanted;
         }
     }
     int fd = open(until, O_WRONLY | O_CREAT | O_CLOEXEC, 0600), status;

@@ -1,5 +1,6 @@
 /* A cubin whose PTX was seen made in this process has raw material: the real NVRTC, through the
- * hook that a look-up by dlsym gets. And so has one that Triton's cache holds. */
+ * hook that a look-up by dlsym gets. And so has one that Triton's cache holds,
+ * and one that was linked here. */
 #include "app_fixture.h"
 
 #include <dlfcn.h>
@@ -87,6 +88,39 @@ static void triton_cache(const struct kg_bytes *image)
     bytes_free(&other);
 }
 
+/* PTX texts that a linker in the process was given are the raw material of what came out. */
+static void linked(const struct kg_bytes *cubin)
+{
+#define HEAD ".version 8.0\n.target sm_90\n.address_size 64\n"
+    static const char caller[] =
+        HEAD ".extern .func helper(.param .b64 p);\n"
+             ".visible .entry twice(.param .u64 x)\n{\n.reg .b64 %rd<3>;\n"
+             "ld.param.u64 %rd1, [x];\n{ .param .b64 a; st.param.b64 [a], %rd1;\n"
+             "call helper, (a); }\nret;\n}\n";
+    static const char called[] =
+        HEAD ".visible .func helper(.param .b64 p)\n{\n.reg .b64 %rd<3>;\n.reg .b32 %r<2>;\n"
+             "ld.param.u64 %rd1, [p];\nst.u32 [%rd1], 1;\nret;\n}\n";
+    struct kg_bytes joined;
+    const void *link = &joined;
+    linking_input(link, cubin->data, cubin->size); /* no PTX: passed over */
+    linking_output(link, cubin->data, cubin->size);
+    CHECK(!material_join(cubin->data, cubin->size, &joined));
+    linking_input(link, caller, sizeof caller);
+    linking_end(link); /* given up by the program */
+    linking_output(link, cubin->data, cubin->size);
+    CHECK(!material_join(cubin->data, cubin->size, &joined));
+    linking_input(link, caller, sizeof caller);
+    linking_input(link, called, strlen(called));
+    linking_output(link, cubin->data, 0); /* as long as its headers say */
+    linking_end(link);
+    struct kernel *kernel = load(cubin, (void *)0x8000, (void *)0x8010);
+    CHECK(kernel && !kernel->why && kernel->modelled && kernel->model.pointer_count == 1);
+    for (uintptr_t i = 1; i < 40; i++) /* the oldest are forgotten, none is lost */
+        linking_input((void *)i, caller, sizeof caller);
+    for (uintptr_t i = 1; i < 40; i++)
+        linking_end((void *)i);
+}
+
 int main(void)
 {
     void *nvrtc = dlopen(CUDA_ROOT "/lib64/libnvrtc.so", RTLD_NOW), *program = NULL;
@@ -133,6 +167,10 @@ int main(void)
     image_code_free(&code);
     bytes_free(&joined);
     CHECK(!material_join(cubin.data, cubin.size - 1, &joined)); /* other bytes */
+    source = "extern \"C\" __global__ void twice(float *x) { x[threadIdx.x] *= 4; }\n";
+    struct kg_bytes third = cubin_of(nvrtc, (int (*)(void *, char *))real_function, &program);
+    linked(&third);
+    bytes_free(&third);
     bytes_free(&cubin);
     bytes_free(&plain);
     /* NVRTC stays: what it never frees is told by its name */
