@@ -163,21 +163,22 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
 struct update {
     CUgraphExec exec;
     CUgraph graph;
-    CUgraphNode *node;
-    CUgraphExecUpdateResult *result;
+    CUgraphNode *node; /* the first form's */
     CUgraphExecUpdateResultInfo *info;
 };
 
-static CUresult run_update(void *self)
+static CUresult run_update(void *self, CUgraphExecUpdateResult *why)
 {
     const struct update *u = self;
-    return real.cuGraphExecUpdate(u->exec, u->graph, u->node, u->result);
+    return real.cuGraphExecUpdate(u->exec, u->graph, u->node, why);
 }
 
-static CUresult run_update_v2(void *self)
+static CUresult run_update_v2(void *self, CUgraphExecUpdateResult *why)
 {
     const struct update *u = self;
-    return real.cuGraphExecUpdate_v2(u->exec, u->graph, u->info);
+    CUresult result = real.cuGraphExecUpdate_v2(u->exec, u->graph, u->info);
+    *why = u->info->result;
+    return result;
 }
 
 CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
@@ -185,14 +186,15 @@ CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *
 {
     NEED(cuGraphExecUpdate);
     bool done = false;
-    struct update update = {hGraphExec, hGraph, hErrorNode_out, updateResult_out, NULL};
+    CUgraphExecUpdateResult why = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+    struct update update = {hGraphExec, hGraph, hErrorNode_out, NULL};
     if (!watching())
-        return run_update(&update);
-    CUresult result = graph_update(hGraphExec, hGraph, run_update, &update, &done);
+        return real.cuGraphExecUpdate(hGraphExec, hGraph, hErrorNode_out, updateResult_out);
+    CUresult result = graph_update(hGraphExec, hGraph, run_update, &update, &why, &done);
     if (done && hErrorNode_out)
         *hErrorNode_out = NULL;
-    if (done && updateResult_out)
-        *updateResult_out = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+    if (updateResult_out)
+        *updateResult_out = why;
     return result;
 }
 
@@ -201,10 +203,12 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
 {
     NEED(cuGraphExecUpdate_v2);
     bool done = false;
-    struct update update = {hGraphExec, hGraph, NULL, NULL, resultInfo};
+    CUgraphExecUpdateResult why = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+    CUgraphExecUpdateResultInfo own = {.result = CU_GRAPH_EXEC_UPDATE_SUCCESS};
+    struct update update = {hGraphExec, hGraph, NULL, resultInfo ? resultInfo : &own};
     if (!watching())
-        return run_update_v2(&update);
-    CUresult result = graph_update(hGraphExec, hGraph, run_update_v2, &update, &done);
+        return real.cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo);
+    CUresult result = graph_update(hGraphExec, hGraph, run_update_v2, &update, &why, &done);
     if (done && resultInfo)
         *resultInfo = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_SUCCESS};
     return result;

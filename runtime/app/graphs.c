@@ -69,6 +69,8 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* over all that follo
 static struct handle_table table;
 static struct executable *all;
 
+static atomic_bool updates_fail; /* of executables with variants, in this driver */
+
 struct graph_captures graph_captures;
 
 /* ---- putting variants in -----------------------------------------------------------------------
@@ -237,7 +239,7 @@ void graph_captured(struct kernel *kernel)
 
 void graph_instantiated(CUgraph graph, CUgraphExec exec, bool device_launch)
 {
-    struct scan scan = {.swaps = !device_launch};
+    struct scan scan = {.swaps = !device_launch && !atomic_load(&updates_fail)};
     bool was_inside = inside_kgenrt;
     inside_kgenrt = true;
     if (device_launch)
@@ -273,7 +275,7 @@ bool graph_node_put(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_P
     struct seen seen = {.node = node, .params = *params};
     bool was_inside = inside_kgenrt;
     inside_kgenrt = true;
-    if ((seen.kernel = node_kernel(params)) &&
+    if (!atomic_load(&updates_fail) && (seen.kernel = node_kernel(params)) &&
         atomic_load_explicit(&seen.kernel->swap, memory_order_relaxed) &&
         member_open(exec, node, &seen.plain))
         node_choose(&seen, node);
@@ -343,19 +345,36 @@ static bool clone_pays(CUgraphExec exec)
     return pays;
 }
 
-/* The app's own update: the same kernels as before, as a rule, and all of them originals. */
-static CUresult update_plainly(CUgraphExec exec, CUresult (*run)(void *self), void *self)
+static bool has_variants(const struct executable *e)
 {
-    CUresult result = run(self);
-    if (result != CUDA_SUCCESS)
-        return result;
+    for (uint32_t i = 0; e && i < e->part_count; i++)
+        if (e->parts[i].variant && e->parts[i].nodes)
+            return true;
+    return false;
+}
+
+/* The app's own update. Where it fails for what only our variants can be to blame for, the app does
+ * as it would at any such failure, and makes another executable: from now on without variants. */
+static CUresult update_plainly(CUgraphExec exec, graph_run *run, void *self,
+                               CUgraphExecUpdateResult *why)
+{
+    CUresult result = run(self, why);
+    bool blame = false;
     pthread_mutex_lock(&mutex);
     struct executable *e = handles_find(&table, exec);
-    if (e)
+    if (e && result == CUDA_SUCCESS) {
         settle(e);
-    for (uint32_t i = 0; e && i < e->part_count; i++)
-        e->parts[i].variant = NULL;
+        for (uint32_t i = 0; i < e->part_count; i++)
+            e->parts[i].variant = NULL; /* the same kernels as before, as a rule, but originals */
+    }
+    if (result == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE &&
+        *why != CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED &&
+        *why != CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED)
+        blame = has_variants(e);
     pthread_mutex_unlock(&mutex);
+    if (blame && !atomic_exchange(&updates_fail, true))
+        app_note(
+            "the driver refused to update a graph that has variants: graphs get none any more");
     return result;
 }
 
@@ -368,19 +387,19 @@ static void clone_refused(CUgraphExec exec)
     pthread_mutex_unlock(&mutex);
 }
 
-CUresult graph_update(CUgraphExec exec, CUgraph graph, CUresult (*run)(void *self), void *self,
-                      bool *done)
+CUresult graph_update(CUgraphExec exec, CUgraph graph, graph_run *run, void *self,
+                      CUgraphExecUpdateResult *why, bool *done)
 {
     struct scan scan = {.swaps = true};
     bool was_inside = inside_kgenrt;
     *done = false;
-    if (!variants_any() || !clone_pays(exec))
-        return update_plainly(exec, run, self);
+    if (!variants_any() || atomic_load(&updates_fail) || !clone_pays(exec))
+        return update_plainly(exec, run, self, why);
     inside_kgenrt = true;
     graph_scan(&scan, graph);
     *done = scan.any && update_by_clone(exec, graph, &scan);
     inside_kgenrt = was_inside;
-    CUresult result = *done ? CUDA_SUCCESS : run(self);
+    CUresult result = *done ? CUDA_SUCCESS : update_plainly(exec, run, self, why);
     for (uint32_t i = 0; i < scan.count; i++)
         if (!*done)
             scan.seen[i].entry = NULL;

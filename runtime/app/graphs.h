@@ -37,9 +37,11 @@ void graph_instantiated(CUgraph graph, CUgraphExec exec, bool device_launch);
 bool graph_node_put(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *params);
 /* After it: this is there. */
 void graph_node_set(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *params);
-/* An update by a whole graph. run makes the app's own call, if that is needed: not where *done. */
-CUresult graph_update(CUgraphExec exec, CUgraph graph, CUresult (*run)(void *self), void *self,
-                      bool *done);
+/* An update by a whole graph. run makes the app's own call, if that is needed: not where *done.
+ * *why: what the driver said of it. */
+typedef CUresult graph_run(void *self, CUgraphExecUpdateResult *why);
+CUresult graph_update(CUgraphExec exec, CUgraph graph, graph_run *run, void *self,
+                      CUgraphExecUpdateResult *why, bool *done);
 void graph_exec_dying(CUgraphExec exec); /* before the real call */
 /* It was launched. No lock. stream: explicit, as in struct launch. */
 void graph_launched(CUgraphExec exec, CUstream stream);

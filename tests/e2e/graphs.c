@@ -444,6 +444,50 @@ static int program(void)
 /* ---- the test ----------------------------------------------------------------------------------
  */
 
+/* Drivers that do not let a node's function change: by whole graphs, or at all. The program does as
+ * programs do: an executable that cannot be updated is made again. */
+static int stubborn(void)
+{
+    CUmodule module;
+    CUgraphNode node, second, at;
+    CUgraphExecUpdateResult why;
+    start(&module);
+    entries_find();
+    fill();
+    unsigned failed = 0;
+    CUgraph graph = captured_graph(CU_STREAM_CAPTURE_MODE_RELAXED, 2, &node);
+    CUgraphExec exec = instantiated(graph);
+    bool first = launched(exec, 2) == 'v';
+    for (int i = 0; i < 6; i++) {
+        float a = i % 2 ? 2 : 3;
+        CUgraph next = captured_graph(CU_STREAM_CAPTURE_MODE_RELAXED, a, &second);
+        CUresult result = updated(exec, next, (unsigned)i % 2, &why, &at);
+        if (result != CUDA_SUCCESS) {
+            CHECK(result == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE && at == second);
+            CHECK(why == CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED);
+            failed++;
+            WELL(cu.cuGraphExecDestroy(exec));
+            exec = instantiated(next);
+        }
+        char which = launched(exec, a);
+        CHECK(which == 'o' || (a == 2 && which == 'v'));
+    }
+    printf("variant first: %d, updates that failed: %u\n", first, failed);
+    return test_result();
+}
+
+static void one_stubborn(const char *setting, const char *words)
+{
+    CHECK(e2e_run((const char *[]){"/proc/self/exe", "stubborn", NULL},
+                  (const char *[]){setting, NULL}, 60) == 0);
+    CHECK(strstr(e2e_output, "variant first: 0, updates that failed: 0"));
+    if (!CHECK(e2e_run((const char *[]){"/proc/self/exe", "stubborn", NULL},
+                       (const char *[]){e2e_preload(), "KGENRT_MODE=cached", setting, NULL},
+                       60) == 0) ||
+        !CHECK(strstr(e2e_output, words)))
+        e2e_show_log();
+}
+
 static int sum(json_t *status, const char *key)
 {
     json_t *kernel, *process = json_array_get(json_object_get(status, "processes"), 0);
@@ -485,6 +529,8 @@ int main(int argc, char **argv)
         e2e_gpu = !strcmp(argv[3], "gpu");
         return program();
     }
+    if (argc > 1 && !strcmp(argv[1], "stubborn"))
+        return stubborn();
     e2e_begin(argc, argv);
     made_environment();
     CHECK(e2e_run((const char *[]){"/proc/self/exe", "prepare", NULL}, NULL, 60) == 0);
@@ -493,6 +539,10 @@ int main(int argc, char **argv)
     one("KGENRT_MODE=observe", false);
     one("KGENRT_MODE=cached", true);
     one("KGENRT_MODE=tune", true);
+    if (!e2e_gpu) {
+        one_stubborn("SOFTGPU_GRAPHS=1", "variant first: 1, updates that failed: 1");
+        one_stubborn("SOFTGPU_GRAPHS=2", "variant first: 0, updates that failed: 0");
+    }
     e2e_remove_cache();
     return test_result();
 }

@@ -16,6 +16,17 @@ static CUresult enter_node(CUgraphExec handle, CUgraphNode node_handle, struct n
 
 static bool alike(const struct graph *a, const struct graph *b);
 
+/* How much SOFTGPU_GRAPHS forbids: 1: another function by a whole graph, 2: by a single node too.
+ */
+static bool function_fits(const struct node *old, const struct node *fresh, uint64_t forbids)
+{
+    struct function *a = NULL, *b = NULL;
+    if (old->type != CU_GRAPH_NODE_TYPE_KERNEL || soft_number("SOFTGPU_GRAPHS", 0) < forbids)
+        return true;
+    return function_of(old->kernel.handle, old->kernel.context, &a) == CUDA_SUCCESS &&
+           function_of(fresh->kernel.handle, fresh->kernel.context, &b) == CUDA_SUCCESS && a == b;
+}
+
 static CUresult set(CUgraphExec handle, CUgraphNode node_handle, const struct payload *payload)
 {
     struct node *node;
@@ -28,7 +39,8 @@ static CUresult set(CUgraphExec handle, CUgraphNode node_handle, const struct pa
     result = payload_fill(&values, payload);
     if (result != CUDA_SUCCESS)
         return result;
-    result = payload_fits(node, &values);
+    result =
+        function_fits(node, &values, 2) ? payload_fits(node, &values) : CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS && node->type == CU_GRAPH_NODE_TYPE_GRAPH &&
         !alike(node->child, values.child))
         result = CUDA_ERROR_INVALID_VALUE;
@@ -143,7 +155,8 @@ static CUgraphExecUpdateResult compare(const struct graph *ours, const struct gr
         for (unsigned j = 0; j < a->after_count; j++)
             if (node_index(a->after[j]) != node_index(b->after[j]))
                 return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-        if (a->type == CU_GRAPH_NODE_TYPE_KERNEL && payload_fits(a, b) != CUDA_SUCCESS)
+        if (a->type == CU_GRAPH_NODE_TYPE_KERNEL &&
+            (!function_fits(a, b, 1) || payload_fits(a, b) != CUDA_SUCCESS))
             return CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED;
         if (payload_fits(a, b) != CUDA_SUCCESS)
             return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;

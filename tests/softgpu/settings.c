@@ -53,8 +53,9 @@ static bool refuse(const char *variable, const char *value, const char *allowed)
 
 static bool numbers_good(void)
 {
-    static const char *const variables[] = {"SOFTGPU_VERBOSE", "SOFTGPU_SEED", "SOFTGPU_THREADS",
-                                            "SOFTGPU_NOISE", "SOFTGPU_PAGEABLE"};
+    static const char *const variables[] = {"SOFTGPU_VERBOSE",  "SOFTGPU_SEED",
+                                            "SOFTGPU_THREADS",  "SOFTGPU_NOISE",
+                                            "SOFTGPU_PAGEABLE", "SOFTGPU_GRAPHS"};
     uint64_t value;
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
         const char *text = getenv(variables[i]);
