@@ -16,9 +16,11 @@ struct life {
 static void lives(const struct life *life, const char *way)
 {
     e2e_fresh_cache();
+    /* a leak checker finds no peace in children of forks, nor among threads that do not end */
+    const char *calm = "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0";
     int status = e2e_run((const char *[]){e2e_cli(), "run", "--mode", "observe", "--via", way,
                                           program, life->how, NULL},
-                         NULL, 120);
+                         (const char *[]){calm, NULL}, 120);
     bool right =
         CHECK(status == (strcmp(life->how, "_exit-3") ? 0 : 3) && strstr(e2e_output, "right"));
     if (!right)
@@ -44,10 +46,12 @@ int main(int argc, char **argv)
         {"fork-exec", 2, 120, 0},
     };
     entry_begin(argc, argv);
-    program = entry_build("life", "life", "");
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    program = entry_build("life", "life", *PRELOAD_FIRST ? "" : "-DRESOLVER");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (*PRELOAD_FIRST && !strcmp(all[i].how, "ifunc"))
+            continue; /* a sanitizer does not start there */
         lives(&all[i], "preload");
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         lives(&all[i], "audit");
+    }
     return entry_end();
 }

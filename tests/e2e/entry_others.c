@@ -21,8 +21,8 @@ static const char *with_ours(const char *variable, const char *list, const char 
     const char *at = strchr(list, '@');
     if (!at)
         return e2e_text("%s=%s", variable, list);
-    return e2e_text("%s=%s%.*s%s/%s%s", variable, PRELOAD_FIRST, (int)(at - list), list, E2E_BUILD,
-                    library, at + 1);
+    return e2e_text("%s=%s%.*s%s/%s%s", variable, strcmp(variable, "LD_AUDIT") ? PRELOAD_FIRST : "",
+                    (int)(at - list), list, E2E_BUILD, library, at + 1);
 }
 
 static void together(const struct company *company, const char *const command[])
@@ -158,13 +158,16 @@ int main(int argc, char **argv)
     entry_begin(argc, argv);
     program = entry_build("job", "job", "");
     linked = entry_build_linked("linked", "job", "");
-    limiter();
+    if (*PRELOAD_FIRST)
+        fprintf(stderr, "an instrumented build: its sanitizer's look-ups would not survive a dlsym "
+                        "in C, with us or without\n");
+    else
+        limiter(), own_dlsym();
     wrapper();
     allocators();
     handler();
     sanitizer();
     auditor();
     wrapper_script();
-    own_dlsym();
     return entry_end();
 }
