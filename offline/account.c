@@ -77,11 +77,29 @@ json_t *gpu_time_account(const json_t *process)
                      "not_read", unread, "left_out", left_out);
 }
 
+/* Nothing was timed: the program was too short. */
+static bool empty(const json_t *account)
+{
+    const json_t *group;
+    double sum = member_number(json_object_get(account, "eligible"), "share") +
+                 member_number(json_object_get(account, "not_read"), "share");
+    size_t i;
+    json_array_foreach(json_object_get(account, "left_alone"), i, group)
+    {
+        sum += member_number(group, "share");
+    }
+    return !(sum > 0);
+}
+
 void gpu_time_print(const json_t *account)
 {
     const json_t *group, *unread = json_object_get(account, "not_read");
     const json_t *left_out = json_object_get(account, "left_out");
     size_t i;
+    if (empty(account)) {
+        say("  where the GPU time goes is not known: too short a run\n");
+        return;
+    }
     say("  %.1f%% of the GPU time is in kernels that can be replaced\n",
         100 * member_number(json_object_get(account, "eligible"), "share"));
     json_array_foreach(json_object_get(account, "left_alone"), i, group)

@@ -74,6 +74,10 @@ static void put_flights(void)
         "\"name\":\"_Z7wantingv\",\"state\":\"captured\",\"launches\":900,\"share\":1}]}",
         kernel_one);
     put_flight("107-1700000060", text);
+    put_flight("109-1700000002",
+               "{\"version\":1,\"clean\":true,\"pid\":109,\"program\":\"/opt/short\","
+               "\"start\":1700000002,\"mode\":\"tune\",\"kernels\":[{\"name\":\"_Z5briefv\","
+               "\"state\":\"new\",\"why\":\"\",\"launches\":3,\"share\":0}]}");
     put_flight("108-1700000001",
                "{\"version\":1,\"clean\":true,\"pid\":108,\"program\":\"/opt/watched\","
                "\"start\":1700000001,\"mode\":\"observe\",\"kernels\":[{\"name\":\"_Z4seenv\","
@@ -137,6 +141,7 @@ static void status_text_form(void)
     CHECK(cli_says("app::softmax<4>") && cli_says("plain_c_name"));
     CHECK(cli_says("note: a note: app::softmax<4>, poly."));
     CHECK(cli_says("2.0% in 1 kernel left alone: it prints"));
+    CHECK(cli_says("where the GPU time goes is not known: too short a run"));
     CHECK(cli_says("of the GPU time is in kernels that can be replaced"));
     CHECK(cli_says("4321 of 5000 launches ran a variant, the first of them launch 680"));
     CHECK(cli_says("3 us a launch before, 2 us after: 1.50 times as fast"));
@@ -167,8 +172,8 @@ static void status_json_form(void)
 {
     CHECK(cli_run(dir, "$K status --json") == 0);
     json_t *root = cli_json(), *processes = json_object_get(root, "processes");
-    CHECK(json_array_size(processes) == 5); /* torn and foreign files are passed over */
-    json_t *latest = json_array_get(processes, 0), *oldest = json_array_get(processes, 4);
+    CHECK(json_array_size(processes) == 6); /* torn and foreign files are passed over */
+    json_t *latest = json_array_get(processes, 0), *oldest = json_array_get(processes, 5);
     CHECK(json_integer_value(json_object_get(latest, "pid")) == 102);
     CHECK(json_is_true(json_object_get(latest, "unclean")));
     CHECK(json_is_false(json_object_get(latest, "running")));
