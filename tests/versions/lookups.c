@@ -29,6 +29,40 @@ static const char *const left[] = {
                                           */
 };
 
+/* What cuBLASLt 13.1 and cuFFT 12.0 take by dlsym instead, of what is hooked: exported names, so
+ * the oldest form of an entry where there is no suffix. */
+static const char *const by_dlsym[] = {
+    "cuCtxPushCurrent",
+    "cuCtxPushCurrent_v2",
+    "cuCtxSetCurrent",
+    "cuCtxSynchronize",
+    "cuDevicePrimaryCtxRelease",
+    "cuDevicePrimaryCtxReset",
+    "cuDevicePrimaryCtxRetain",
+    "cuFuncSetAttribute",
+    "cuFuncSetCacheConfig",
+    "cuGetProcAddress_v2",
+    "cuGraphExecDestroy",
+    "cuGraphExecKernelNodeSetParams",
+    "cuGraphInstantiate",
+    "cuGraphLaunch",
+    "cuInit",
+    "cuLaunchKernel",
+    "cuLaunchKernelEx",
+    "cuLinkAddData_v2",
+    "cuLinkAddFile_v2",
+    "cuLinkComplete",
+    "cuLinkDestroy",
+    "cuMemAlloc_v2",
+    "cuModuleGetFunction",
+    "cuModuleLoadData",
+    "cuModuleLoadDataEx",
+    "cuModuleLoadFatBinary",
+    "cuModuleUnload",
+    "cuStreamBeginCapture_v2",
+    "cuStreamEndCapture",
+};
+
 struct request {
     const char *base;
     int version;
@@ -211,6 +245,9 @@ static int check(const char *path, bool table)
         if (!CHECK(held[row] > 0))
             fprintf(stderr, "not held: our %s\n", real_rows[row].symbol);
     }
+    for (unsigned i = 0; i < sizeof by_dlsym / sizeof *by_dlsym; i++)
+        if (!CHECK(base_of(dlsym(handle, by_dlsym[i])) == ours))
+            fprintf(stderr, "not ours by dlsym: %s\n", by_dlsym[i]);
     CHECK(strangers == 0);
     CHECK(launches >= 4); /* two entries in two stream forms; an empty log shows here */
     launch_through("cuLaunchKernel", "cuLaunchKernel (nil)\n", calls, forget);
