@@ -90,7 +90,8 @@ static void unloading(void)
         WELL(real.cuModuleUnload(module));
         expect(e2e_text("module %d", i), added(its ? 1 : 8), its ? 'v' : 'o');
     }
-    CHECK(e2e_gpu || again); /* handles came back */
+    /* handles came back, but where a sanitizer keeps freed memory back */
+    CHECK(e2e_gpu || *PRELOAD_FIRST || again);
     for (int i = 0; i < 2; i++)
         WELL(real.cuStreamDestroy_v2(streams[i]));
 }
