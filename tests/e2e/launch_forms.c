@@ -30,6 +30,15 @@ static CUresult plain_launch(CUfunction function, CUstream stream)
     return real.cuLaunchKernel(function, 4, 1, 1, 256, 1, 1, 0, stream, params, NULL);
 }
 
+/* As a runtime finds it. */
+static void *entry(const char *name, int version)
+{
+    void *found = NULL;
+    CUdriverProcAddressQueryResult status;
+    WELL(real.cuGetProcAddress_v2(name, &found, version, CU_GET_PROC_ADDRESS_DEFAULT, &status));
+    return found;
+}
+
 static void begin(void)
 {
     CUmodule module;
@@ -128,8 +137,6 @@ static void packed(void)
 /* ---- launches of before CUDA 4 -----------------------------------------------------------------
  */
 
-static void *entry(const char *name, int version);
-
 /* They pass through: nobody counts them, and they run the original. */
 static void legacy(void)
 {
@@ -189,14 +196,6 @@ static void streams(void)
 
 /* ---- look-ups ----------------------------------------------------------------------------------
  */
-
-static void *entry(const char *name, int version)
-{
-    void *found = NULL;
-    CUdriverProcAddressQueryResult status;
-    WELL(real.cuGetProcAddress_v2(name, &found, version, CU_GET_PROC_ADDRESS_DEFAULT, &status));
-    return found;
-}
 
 static void modules(void)
 {
