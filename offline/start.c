@@ -105,6 +105,7 @@ static void become_worker(const struct watch *watch, pid_t parent)
         dup2(null, STDOUT_FILENO);
     }
     unsetenv("LD_PRELOAD");
+    unsetenv("LD_AUDIT");
     if (set("KGENRT_CACHE", watch->start->cache, true) &&
         set("KGENRT_MAKERS", watch->start->makers, true))
         execv(watch->self, arguments);

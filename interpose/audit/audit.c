@@ -1,8 +1,8 @@
 /* libkgenrt_audit.so, the second way in, for programs that a preload alone does not reach. The
  * dynamic linker loads it by LD_AUDIT, into a namespace of its own, and asks it about bindings:
  *   - those into the driver get the hooks of the one library, libkgenrt.so, which stands in the
- *     program's own namespace: preloaded there, or loaded from here. So RTLD_DEEPBIND hides
- * nothing;
+ *     program's own namespace: preloaded there, or loaded from here. So
+ *     RTLD_DEEPBIND hides nothing;
  *   - those to exec and posix_spawn get functions of ours that put our variables back where the
  *     program has removed or overwritten them for a child.
  *
@@ -50,6 +50,15 @@ SHOWN unsigned la_objopen(struct link_map *map, Lmid_t space, uintptr_t *cookie)
         return LA_FLG_BINDTO;
     }
     return LA_FLG_BINDFROM;
+}
+
+/* The next object may get the same address. */
+SHOWN unsigned la_objclose(uintptr_t *cookie)
+{
+    const struct link_map *map = (const struct link_map *)*cookie;
+    driver = driver == map ? NULL : driver;
+    ours = ours == map ? NULL : ours;
+    return 0;
 }
 
 /* Whoever stands behind us and shows functions of the driver, or a dlsym, stands between us and the
@@ -103,12 +112,25 @@ static void library_load(const char *self)
         (void)open(LM_ID_BASE, path, RTLD_NOW | RTLD_GLOBAL); /* la_objopen is told */
 }
 
+/* Our own tool: its workers and replays are to be without us. */
+static bool is_tool(void)
+{
+    static const char name[] = "kgenrt";
+    unsigned long (*auxiliary)(unsigned long);
+    *(void **)&auxiliary = object_symbol(libc, "getauxval");
+    const char *file = auxiliary ? (const char *)auxiliary(AT_EXECFN) : NULL, *last = file;
+    for (; file && *file; file++)
+        if (*file == '/')
+            last = file + 1;
+    return last && text_equal(last, name);
+}
+
 SHOWN void la_preinit(uintptr_t *cookie)
 {
     int (*address_of)(const void *, Dl_info *);
     Dl_info info;
     *(void **)&address_of = object_symbol(libc, "dladdr");
-    if (!address_of || !address_of((void *)la_preinit, &info) || !info.dli_fname)
+    if (is_tool() || !address_of || !address_of((void *)la_preinit, &info) || !info.dli_fname)
         return;
     if (!ours)
         library_load(info.dli_fname);

@@ -92,6 +92,28 @@ static void kept_variables(void)
                           program)));
 }
 
+/* A worker that our tool starts from within such a program is without us, all the same. */
+static void workers(void)
+{
+    const char *lock = e2e_text("%s/of-nested/worker.lock", entry_folder);
+    e2e_fresh_cache(); /* of the outer one */
+    pid_t pid = e2e_start(COMMAND(e2e_cli(), "run", "--via", "audit", e2e_cli(), "run", "--cache",
+                                  e2e_text("%s/of-nested", entry_folder), "/bin/sleep", "60"),
+                          NULL, -1);
+    int worker = 0;
+    for (double end = e2e_now() + 60; !worker && e2e_now() < end; usleep(20000)) {
+        FILE *file = fopen(lock, "r");
+        if (file && fscanf(file, "%d", &worker) != 1)
+            worker = 0;
+        if (file)
+            fclose(file);
+    }
+    CHECK(worker > 1 && !system(e2e_text("! grep -q -a libkgenrt /proc/%d/environ", worker)) &&
+          !system(e2e_text("! grep -q libkgenrt /proc/%d/maps", worker)));
+    CHECK(!kill(pid, SIGTERM) && waitpid(pid, NULL, 0) == pid);
+    e2e_remove_cache();
+}
+
 /* Libraries with much thread-local memory leave little of what glibc sets aside under an auditor.
  */
 static void thread_local(void)
@@ -246,6 +268,7 @@ int main(int argc, char **argv)
     deepbind();
     by_hand();
     kept_variables();
+    workers();
     thread_local();
     automatic();
     passed_by();

@@ -69,7 +69,8 @@ static void library_shows(void)
  * call of a program would go through it. */
 static void auditor_shows(void)
 {
-    static const char *const shown[] = {"la_version", "la_objopen", "la_symbind64", "la_preinit"};
+    static const char *const shown[] = {"la_version", "la_objopen", "la_objclose", "la_symbind64",
+                                        "la_preinit"};
     FILE *list = popen("nm -D " BUILD_DIR "/libkgenrt_audit.so 2>/dev/null", "r");
     char line[256], kind, name[256];
     unsigned count = 0;
