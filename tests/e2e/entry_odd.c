@@ -1,21 +1,33 @@
 /* What broke other interposers, where no other test of ours stands: wrong calls get the driver's
  * answers, a driver may be opened by any path and may look its own functions up, many processes
- * start at once. Each problem that was reported of others and can concern us is covered:
+ * start at once. Each problem that was reported of others (the numbers: section 3 of
+ * facts/interposers.md) and can concern us is covered:
  *
- *   other's hook of another version, or of a newer one than asked (1, 3, 15, 21, 25), one that the
- *   driver lacks (23), names by prefix (11), answers without a place for them (16), an interposer
- * in the way of RTLD_NEXT (12, 13, 26)                e2e/edge_lookup, e2e/lookup_versions launches
- * by cuLaunchKernelEx, by a CUkernel (5, 32), by later stubs (46)     e2e/forms fork: states and
- * locks of the parent (7, 19)     e2e/entry_life captures and graphs (8, 9, 24) e2e/graph_*,
- * tests/frameworks results read of failed calls (10, 16)            here: wrong_calls a driver that
- * looks itself up (14)               here: own_look_ups a driver opened by its path (29, 33) here:
- * opened_by_path many processes at once (18)                      here: crowd a missing library
- * named to the loader (20)       e2e/cli_run LD_PRELOAD overwritten (31) e2e/entry an allocator's
- * start (43)                        e2e/entry_others the real function is our own (44)
- * e2e/entry_others, "limiter behind" the environment read at each call (6)            tests/bench
- *   limits of shared memory set by the program (38)  unit/app_variants
- *   code without PTX (28)                            unit/code_eligible
- *   loads beside kernels that never end (36)         e2e/edge_swap, and on a GPU
+ *   a hook of another version or a newer one than asked (1, 3, 15, 21, 25), one that the driver
+ *   lacks (22, 23), names by prefix (11), answers without a place for them (16), wrappers in the
+ *   way of RTLD_NEXT (12, 13, 26), a driver that looks itself up (14)
+ *                                                     e2e/edge_lookup, versions/lookups
+ *   a start in the midst of the runtime's look-ups (2, 4)    e2e/edge_process, versions/lookups
+ *   launches by cuLaunchKernelEx, by a CUkernel (5, 32), by later stubs (46)
+ *                                                     e2e/forms, e2e/launch_forms
+ *   fork: states and locks of the parent (7, 19)      e2e/entry_life
+ *   captures and graphs (8, 9, 24)                    e2e/graphs, e2e/graphs_capture, frameworks
+ *   results read of failed calls (10, 16)             here: wrong_calls
+ *   a driver opened by its path (29, 33)              here: opened_by_path
+ *   many processes at once (18)                       here: crowd
+ *   a library that is named and not there (20)        e2e/cli_run
+ *   code without PTX (28), several kernels of a name  e2e/code
+ *   loads beside a kernel that does not end (30, 36)  unit/app_hot, e2e/edge_swap
+ *   LD_PRELOAD overwritten (31)                       e2e/entry
+ *   profilers beside us (37)                          tests/frameworks, on a GPU
+ *   limits of shared memory set by the program (38)   unit/edge_records, e2e/launch_forms
+ *   locks of the dynamic linker (41)                  e2e/entry_life: threads, ifunc
+ *   an allocator's start (43)                         e2e/entry_others
+ *   the real function is our own (44)                 e2e/entry_others: limiter behind
+ *   the environment read at each call (6)             bench/launch_cost
+ *
+ * Not ours: private tables and their checks are left alone (17, 27, 34), nothing is patched (35),
+ * sections of cubins are no contract (45), HIP (39, 40, 42), MPS' own rules (47), checkpoints (48).
  */
 #include "entry/entry.h"
 
