@@ -4,11 +4,10 @@
  * within the app's own call that instantiates or updates one, in its thread, while nobody else may
  * touch either (graph objects are not thread-safe, and the app has to see to that). The driver lets
  * a kernel node of an executable take another function of the same context, and launches under way
- * keep what they were launched with. Whatever it refuses, the original stays or is put back.
+ * keep what they were launched with. Whatever it refuses, the original stays.
  *
  * - Instantiated: each outermost kernel node whose guard holds gets the variant.
- * - One node updated: what the app puts there is matched anew; the variant, or just the app's own
- * call.
+ * - One node updated: what the app puts there is matched anew.
  * - Updated by a whole graph: by a clone of the app's graph that has the variants; by the app's
  * own, all originals, where it does so every few launches.
  *
@@ -34,7 +33,9 @@
 #include "app/inside.h"
 #include "app/track.h"
 
-enum { FEW = 8 }; /* launches */
+enum { FEW = 8 }; /* launches from update to update */
+
+enum change { INSTANTIATED, FOR_DEVICE, WHOLE_UPDATE };
 
 /* Nodes of one executable that do the same. */
 struct part {
@@ -162,8 +163,6 @@ static void settle(struct executable *e)
 /* The executable is what the scan says from now on; the names of its nodes, for as many as there
  * are, are the scan's or, updated as a whole, those that it had: which node of the new graph is
  * which of the first one only the driver knows. By their order, mostly; it is only for counting. */
-enum change { INSTANTIATED, FOR_DEVICE, WHOLE_UPDATE };
-
 static void members_set(struct executable *e, const struct scan *scan, bool updated)
 {
     struct member *members = calloc(scan->count + 1, sizeof *members);
