@@ -5,7 +5,8 @@
 #
 #   tests/run.sh [--quick | --full] [ctest arguments]
 #
-# --quick: the release build only. --full: then also the corpus of variants (tests/cheats) with twenty seeds; takes hours.
+# --quick: the release build only. --full: then also random faults under every sample (tests/e2e/faults.c), and the corpus of
+# variants (tests/cheats) with twenty seeds; takes hours.
 set -eu
 cd "$(dirname "$0")/.."
 presets="release asan tsan"
@@ -46,6 +47,9 @@ for preset in $presets; do
 done
 [ "$passed" -gt 0 ] || status=1
 if [ -n "$full" ]; then
+    say "== random faults under every sample"
+    build/release/tests/e2e_faults "$(date +%s)" all >build/faults.txt 2>&1 || status=1
+    grep -E 'seed|failed' build/faults.txt
     say "== the corpus of variants, twenty seeds each"
     cheats=build/release/tests/cheats/cheats
     $cheats --samples | xargs -P "$(nproc)" -I{} sh -c "$cheats --sample {} --seeds 20 >build/cheats.{}.txt 2>&1" || status=1
