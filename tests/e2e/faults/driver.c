@@ -160,7 +160,8 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
                         void **extra)
 {
     bool added = own_handle(f);
-    bool may = added && faults_draw() % 512 == 0; /* the first one that fails ends a variant's use */
+    bool may =
+        added && faults_draw() % 512 == 0; /* the first one that fails ends a variant's use */
     CUresult result = may ? faults_of(HERE, "cuLaunchKernel", false) : CUDA_SUCCESS;
     if (faults_ours(HERE)) {
         faults.launches++;
