@@ -205,6 +205,22 @@ static void module_round(struct buffers *b, unsigned turn)
         DO(cuModuleUnload, module);
 }
 
+/* The same as before: of one node, of all. */
+static void graph_update_some(CUgraphExec exec, CUgraph graph, unsigned turn)
+{
+    CUgraphNode nodes[3];
+    CUDA_KERNEL_NODE_PARAMS_v2 params;
+    CUgraphExecUpdateResultInfo info;
+    size_t count = 3;
+    if (turn) {
+        well(ENTRY(cuGraphExecUpdate_v2)(exec, graph, &info), "cuGraphExecUpdate");
+        return;
+    }
+    well(ENTRY(cuGraphGetNodes)(graph, nodes, &count), "cuGraphGetNodes");
+    well(ENTRY(cuGraphKernelNodeGetParams_v2)(nodes[1], &params), "cuGraphKernelNodeGetParams");
+    well(ENTRY(cuGraphExecKernelNodeSetParams_v2)(exec, nodes[1], &params), "node");
+}
+
 static void graph_round(struct buffers *b, unsigned turn)
 {
     CUstream stream;
@@ -223,6 +239,7 @@ static void graph_round(struct buffers *b, unsigned turn)
         well(ENTRY(cuGraphLaunch)(exec, stream), "cuGraphLaunch");
         DO(cuStreamSynchronize, stream);
         compare(b);
+        graph_update_some(exec, graph, i);
     }
     well(ENTRY(cuGraphExecDestroy)(exec), "cuGraphExecDestroy");
     well(ENTRY(cuGraphDestroy)(graph), "cuGraphDestroy");
