@@ -2,6 +2,7 @@
  * `status` counts why. The variant differs on purpose (adding_variant.h), so each launch tells.
  * Each form is a process of its own, run without the library and with it; runs on the software GPU,
  * or with the argument "gpu" on the machine's. */
+#define E2E_OWN_PROGRAM 1
 #include "adding_variant.h"
 
 static bool swaps; /* the library is there */
