@@ -12,7 +12,7 @@
 #include <time.h>
 
 enum {
-    MOST = 64,          /* variants of one kernel */
+    MOST = 64,          /* variants of one kernel: a bit each, in struct comparison */
     DROPPED = 64,       /* variants that this process gave up */
     IDENTIFIED = 8,     /* kernels modelled in one tick */
     PATIENCE_TICKS = 5, /* left to the app's own synchronizations before the watcher loads */
@@ -438,7 +438,7 @@ void variants_open(void)
 struct comparison {
     const struct swap *swap;
     bool any;      /* it has variants of the kernel */
-    uint32_t good; /* entries, as bits, that it has too, or a faster one for their signature */
+    uint64_t good; /* entries, as bits, that it has too, or a faster one for their signature */
 };
 
 static bool compare(void *self, const struct kg_variant *variant)
@@ -452,7 +452,7 @@ static bool compare(void *self, const struct kg_variant *variant)
         signature_id(&entry->signature, &ours);
         if (id_equal(&entry->variant, &variant->id) || (entry->track && entry->track->in_step) ||
             (id_equal(&ours, &theirs) && variant->ratio > entry->ratio))
-            c->good |= 1u << i;
+            c->good |= UINT64_C(1) << i;
     }
     return true;
 }
@@ -464,7 +464,7 @@ static bool has_variants(struct kernel *kernel)
     struct comparison c = {.swap = atomic_load_explicit(&kernel->swap, memory_order_acquire)};
     if (snapshot_each(snapshot, &kernel->model.id, compare, &c) != KG_OK || !c.any)
         return false;
-    if (c.swap && c.good != (1u << c.swap->count) - 1)
+    if (c.swap && c.good != UINT64_MAX >> (64 - c.swap->count))
         none_left(kernel);
     return true;
 }
