@@ -292,10 +292,8 @@ static bool check(struct kernel *kernel, const struct launch *launch,
     CUstream stream = launch->explicit_stream;
     struct shadow_slot *slot = slot_take();
     *why = slot ? plan_make(kernel, launch, &entry->signature, &plan) : SKIP_BUSY;
-    if (*why == SKIP_KIND && !track->in_step) { /* in step: not unlike the other processes */
-        atomic_store_explicit(&track->foreign, plan.foreign, memory_order_relaxed);
-        atomic_store_explicit(&track->hold, true, memory_order_release);
-    }
+    if (*why == SKIP_KIND && !track->in_step) /* in step: not unlike the other processes */
+        atomic_store_explicit(&track->foreign, plan.foreign, memory_order_release);
     if (*why != SKIP_COUNT)
         return false;
     *why = SKIP_ARGUMENTS;

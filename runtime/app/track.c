@@ -163,9 +163,15 @@ void track_drop(struct track *track, const char *why, const char *text)
 /* ---- on the launch path ------------------------------------------------------------------------
  */
 
+static bool holds(const struct track *track)
+{
+    return atomic_load_explicit(&track->hold, memory_order_relaxed) ||
+           atomic_load_explicit(&track->foreign, memory_order_relaxed);
+}
+
 bool track_holds(const struct swap_entry *entry)
 {
-    return entry->track && atomic_load_explicit(&entry->track->hold, memory_order_relaxed);
+    return entry->track && holds(entry->track);
 }
 
 void track_settle(struct track *track)
@@ -175,7 +181,7 @@ void track_settle(struct track *track)
         due = atomic_load_explicit(&track->check_at, memory_order_relaxed);
     if (atomic_load_explicit(&track->live.open, memory_order_relaxed) && live < due)
         due = live;
-    if (atomic_load_explicit(&track->hold, memory_order_relaxed))
+    if (holds(track))
         due = 0;
     atomic_store_explicit(&track->due, due, memory_order_relaxed);
 }

@@ -36,7 +36,8 @@ struct track {
     atomic_uint tries;        /* for those, still to be had */
     atomic_uint under_way;    /* checks begun whose outcome is not known yet */
     atomic_bool hold;         /* originals run until the first checks' outcome is known */
-    _Atomic(const char *) foreign; /* a launch was given memory that is left alone, static text */
+    _Atomic(const char *) foreign; /* a launch was given memory that is left alone, static text:
+                                      originals run, until the watcher drops the variant */
     atomic_uint_fast64_t check_at; /* number of the launch from which on a check is due */
     atomic_uint_fast64_t stride;   /* launches from check to check, at least: so that checks take
                                       no more than a hundredth of the kernel's time */

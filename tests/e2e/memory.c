@@ -483,10 +483,13 @@ static bool checked_enough(void)
 {
     json_t *status = e2e_json("status", NULL);
     json_t *one = variant_of(json_array_get(json_object_get(status, "processes"), 0));
+    long differed = number(one, "differed"),
+         memory = number(json_object_get(one, "skipped"), "memory");
     bool enough = number(one, "checked") >= 30 && json_is_true(json_object_get(one, "in_use"));
-    CHECK(!number(one, "differed") && !number(json_object_get(one, "skipped"), "memory"));
+    if ((enough || differed) && !CHECK(!differed && !memory))
+        fprintf(stderr, "%ld differed, %ld not checked for their memory\n", differed, memory);
     json_decref(status);
-    return enough;
+    return enough || differed;
 }
 
 /* In each process: the variant is not used, and why not is said. */
@@ -494,21 +497,26 @@ static bool foreign_said(void)
 {
     json_t *status = e2e_json("status", NULL), *process;
     size_t i;
-    unsigned count = 0;
+    unsigned count = 0, wanted = e2e_gpu ? 3 : 5;
+    char said[512] = "";
+    long swapped = 0;
     json_array_foreach(json_object_get(status, "processes"), i, process)
     {
         const json_t *one = variant_of(process);
         const char *text = json_string_value(json_object_get(one, "said"));
-        if (!text || !strstr(text, "is not used: it is given "))
+        size_t used = strlen(said);
+        if (!text || !strstr(text, "is not used: it is given ") ||
+            !number(json_object_get(one, "skipped"), "kind"))
             continue;
-        const json_t *kernel = json_array_get(json_object_get(process, "kernels"), 0);
-        fprintf(stderr, "%s, %ld launches of it\n", text, number(kernel, "swapped"));
-        CHECK(!number(kernel, "swapped") && !json_is_true(json_object_get(one, "in_use")));
-        CHECK(number(json_object_get(one, "skipped"), "kind") > 0);
         count++;
+        swapped += number(json_array_get(json_object_get(process, "kernels"), 0), "swapped");
+        snprintf(said + used, sizeof said - used, "%s\n", text);
     }
     json_decref(status);
-    return count == (here(&forms[form_named("peer")]) ? 5 : 3);
+    if (count == wanted && !CHECK(!swapped))
+        fprintf(stderr, "%ld launches of it\n", swapped);
+    fprintf(stderr, "%s", count == wanted ? said : "");
+    return count == wanted;
 }
 
 int main(int argc, char **argv)
