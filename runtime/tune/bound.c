@@ -16,6 +16,9 @@
  * Elements share what was measured with their like: noise with all results of the same binary
  * exponent, times the local excess of a run of neighbours, and never less than their own.
  *
+ * Not seen: what an ulp of parameters makes. Where terms cancel at a flat place of the inputs, an
+ * honest order of operations can be refused for that.
+ *
  * Never: a bound for what is not floating point by data flow, or for a result that is infinite. */
 #include "tune/draw.h"
 #include "tune/replay.h"
