@@ -46,14 +46,15 @@ struct work {
  */
 
 /* Test hook: KGENRT_TEST_DIE=STEP kills the worker on entry to that step, as a crash or the
- * out-of-memory killer would. */
+ * out-of-memory killer would; end:STEP tells it to end there, as `kgenrt run` does. */
 static void die_if_asked(const char *step)
 {
     const char *die = getenv("KGENRT_TEST_DIE");
-    if (!die || strcmp(die, step))
+    bool told = die && !strncmp(die, "end:", 4);
+    if (!die || strcmp(die + (told ? 4 : 0), step))
         return;
     log_line(KG_WARN, "killed on entry to %s, as KGENRT_TEST_DIE asks", step);
-    (void)raise(SIGKILL);
+    (void)raise(told ? SIGTERM : SIGKILL);
 }
 
 kg_status steps_run(const struct step *steps, unsigned count, void *self,

@@ -163,6 +163,23 @@ static void forget(const char *capture, bool remove_capture)
         log_line(KG_WARN, "%s: %s", path, strerror(errno));
 }
 
+/* The tries of the capture that is worked on. */
+static struct {
+    char path[KG_PATH], before; /* a digit: without this one */
+    volatile sig_atomic_t counted;
+} trying;
+
+/* A worker that is told to end, as `kgenrt run` tells it when the program has ended, did not die of
+ * what it had in hand: this was no try. */
+static void told_to_end(int number)
+{
+    int fd = trying.counted ? open(trying.path, O_WRONLY | O_TRUNC | O_CLOEXEC) : -1;
+    if (fd >= 0)
+        (void)!write(fd, &trying.before, 1);
+    (void)signal(number, SIG_DFL);
+    (void)raise(number);
+}
+
 /* One capture; false when the spool itself cannot be worked with. *busy: it waits there, and this
  * was no try. */
 static bool work_off(struct store *store, const char *dir, const char *capture, bool *busy)
@@ -172,11 +189,14 @@ static bool work_off(struct store *store, const char *dir, const char *capture, 
     if (count_try(capture, &tries) != KG_OK)
         return false;
     if (tries > MOST_TRIES) {
-        log_line(KG_WARN, "%s: given up, %d workers ended in it", capture, MOST_TRIES);
+        log_line(KG_WARN, "%s: given up, %d workers died in it", capture, MOST_TRIES);
         forget(capture, true);
         return true;
     }
+    trying.before = (char)('0' + tries - 1);
+    trying.counted = path_make(trying.path, "%s.tries", capture) == KG_OK;
     kg_status status = job_run(store, dir, capture, false);
+    trying.counted = false;
     *busy = status == KG_BUSY;
     if (*busy)
         forget(capture, false);
@@ -304,6 +324,7 @@ int worker_main(const struct worker_config *config)
     int lock = take_lock(dir);
     if (lock < 0)
         return 1;
+    (void)signal(SIGTERM, told_to_end);
     errno = 0;
     if (nice(10) == -1 && errno)
         log_line(KG_INFO, "nice: %s", strerror(errno));

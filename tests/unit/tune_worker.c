@@ -1,5 +1,6 @@
 /* The worker's manners without a GPU: one at a time, a broken capture is tried twice and given up,
- * also when each try kills the worker, and a detached worker keeps nothing of its starter. */
+ * also when each try kills the worker, but not when the worker is told to end, and a detached
+ * worker keeps nothing of its starter. */
 #include "test.h"
 #include "tune/tune.h"
 
@@ -69,6 +70,21 @@ static void killed_twice(void)
     CHECK(!exists("spool/c.kgcap") && !exists("spool/c.kgcap.tries"));
 }
 
+/* As often as programs end before the verdict; and a death counts all the same. */
+static void told_to_end(void)
+{
+    put_broken("spool/e.kgcap");
+    for (int i = 0; i < 4; i++) {
+        int how = worker((struct worker_config){.once = true}, "end:open");
+        CHECK(WIFSIGNALED(how) && WTERMSIG(how) == SIGTERM && exists("spool/e.kgcap"));
+        if (i == 1)
+            CHECK(WIFSIGNALED(worker((struct worker_config){.once = true}, "open")));
+    }
+    CHECK(WIFSIGNALED(worker((struct worker_config){.once = true}, "open")));
+    CHECK(exists("spool/e.kgcap"));
+    CHECK(!worker((struct worker_config){.once = true}, "open") && !exists("spool/e.kgcap"));
+}
+
 static void one_at_a_time(void)
 {
     int fd = open(in_dir("worker.lock"), O_RDWR | O_CREAT, 0600);
@@ -135,6 +151,7 @@ int main(void)
     CHECK(dir_make(in_dir("spool")) == KG_OK && dir_make(in_dir("flight")) == KG_OK);
     broken_captures();
     killed_twice();
+    told_to_end();
     one_at_a_time();
     detached();
     char command[KG_PATH + 16];
