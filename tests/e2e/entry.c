@@ -168,10 +168,15 @@ static void passed_by(void)
 static void noticed(void)
 {
     const char *words[] = {e2e_cli(),     "run",   "--mode", "observe", starter,
-                           "posix_spawn", program, "4",      NULL};
+                           "posix_spawn", program, NULL,     NULL};
+    bool noted = false;
     e2e_fresh_cache();
-    CHECK(e2e_run(words, NULL, 120) == 0 && says("right"));
-    CHECK(says("ran without libkgenrt.so and used the driver") && entry_seen().launches == 0);
+    for (int stays = 4; !noted && stays < 100; stays *= 4) { /* longer on a busy machine */
+        words[7] = e2e_text("%d", stays);
+        CHECK(e2e_run(words, NULL, 120) == 0 && says("right"));
+        noted = says("ran without libkgenrt.so and used the driver");
+    }
+    CHECK(noted && entry_seen().launches == 0);
     words[7] = NULL; /* it need not stay for it */
     CHECK(e2e_run(words, NULL, 120) == 0 && says("in an earlier run"));
     CHECK(entry_seen().launches == 60);

@@ -217,15 +217,10 @@ static void sample_tried(const char *sample)
 {
     e2e_fresh_cache();
     char *kept = e2e_text("%s", e2e_cache);
-    glob_t found;
-    CHECK(e2e_run((const char *[]){e2e_cli(), "capture", "-o", e2e_text("%s/c", kept),
-                                   e2e_sample(sample), "--seconds", "3", "--tiny", NULL},
-                  NULL, 120) == 0);
-    if (CHECK(!glob(e2e_text("%s/c/*.kgcap", kept), 0, NULL, &found))) {
-        CHECK(e2e_run((const char *[]){"/proc/self/exe", "prepare", found.gl_pathv[0], NULL}, NULL,
-                      60) == 0);
-        globfree(&found);
-        CHECK(!system(e2e_text("rm -rf '%s/c'", kept)));
+    const char *capture = e2e_captured(e2e_sample(sample), "--tiny");
+    if (capture) {
+        CHECK(e2e_run((const char *[]){"/proc/self/exe", "prepare", capture, NULL}, NULL, 60) == 0);
+        CHECK(!system(e2e_text("rm '%s'/*.kgcap", kept)));
         run(sample, kept, !access(e2e_text("%s/store", kept), F_OK));
     }
     CHECK(!system(e2e_text("rm -rf '%s'", kept)));
