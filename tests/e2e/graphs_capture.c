@@ -255,32 +255,40 @@ static void begin(void)
     WELL(real.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
 }
 
-/* Where a capture is to come, more of the same until a launch of the other thread was captured for
- * a worker. */
-static void captures_awaited(void)
+/* Captures in which nothing special is done, until the shell says that something came to pass. */
+static void awaited(const char *passed)
 {
-    const char *mode = getenv("KGENRT_MODE"), *pairs = getenv("KGENRT_LIVE_PAIRS");
-    double end = e2e_now() + 100;
-    while (mode && !strcmp(mode, "tune") && pairs && !strcmp(pairs, "0") && e2e_now() < end &&
-           system("ls \"$KGENRT_CACHE\"/spool/*.kgcap >/dev/null 2>&1"))
+    for (double end = e2e_now() + 100; system(passed) && e2e_now() < end;)
         for (unsigned i = 0; i < 10; i++)
             within(0, CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_NON_BLOCKING, false);
+}
+
+/* The variant runs, and a check of it was read. */
+static const char *variant_at_work(void)
+{
+    return e2e_text("s=$(env -u LD_PRELOAD KGENRT_LOG=error '%s' status --json) && "
+                    "echo \"$s\" | grep -q '\"swapped\": [1-9]' && "
+                    "echo \"$s\" | grep -q '\"checked\": [1-9]'",
+                    e2e_cli());
 }
 
 static int all_calls(void)
 {
     pthread_t thread;
-    const char *name;
+    const char *name, *option = getenv("KGENRT_MODE"), *pairs = getenv("KGENRT_LIVE_PAIRS");
     begin();
     prepare_calls();
     WELL(pthread_create(&thread, NULL, launch_on, have.context));
-    usleep(300000); /* so that checks, timings and captures go on meanwhile */
+    if (option && strcmp(option, "observe") != 0) /* so that it all goes on meanwhile */
+        awaited(variant_at_work());
     for (int mode = CU_STREAM_CAPTURE_MODE_GLOBAL; mode <= CU_STREAM_CAPTURE_MODE_RELAXED; mode++)
         for (unsigned flags = CU_STREAM_DEFAULT; flags <= CU_STREAM_NON_BLOCKING; flags++)
             for (unsigned i = 0; call(i, &name, NULL); i++)
                 if (i != PAUSE || flags == CU_STREAM_NON_BLOCKING) /* it takes time */
                     within(i, (CUstreamCaptureMode)mode, flags, true);
-    captures_awaited();
+    if (option && !strcmp(option, "tune") && pairs &&
+        !strcmp(pairs, "0")) /* untimed, one is to come */
+        awaited("ls \"$KGENRT_CACHE\"/spool/*.kgcap >/dev/null 2>&1");
     atomic_store(&stop, true);
     WELL(pthread_join(thread, NULL));
     WELL(launch_in(other, &two));
