@@ -160,6 +160,15 @@ static void settle(struct executable *e)
     }
 }
 
+static void parts_free(struct executable *e)
+{
+    free(e->parts);
+    free(e->members);
+    e->parts = NULL;
+    e->members = NULL;
+    e->part_count = e->member_count = 0;
+}
+
 /* The executable is what the scan says from now on; the names of its nodes, for as many as there
  * are, are the scan's or, updated as a whole, those that it had: which node of the new graph is
  * which of the first one only the driver knows. By their order, mostly; it is only for counting. */
@@ -420,6 +429,7 @@ void graph_exec_dying(CUgraphExec exec)
         settle(e);
         handles_remove(&table, exec);
         e->retired_ns = now_ns();
+        parts_free(e); /* a launch that still stands here counts, and looks at nothing else */
     }
     pthread_mutex_unlock(&mutex);
 }
@@ -467,8 +477,7 @@ void graphs_tick(void)
     for (struct executable **link = &all, *e; (e = *link);) {
         if (e->retired_ns && now - e->retired_ns > QUIET_NS) {
             *link = e->next;
-            free(e->parts);
-            free(e->members);
+            parts_free(e);
             free(e);
             continue;
         }
