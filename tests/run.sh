@@ -15,6 +15,7 @@ case ${1:-} in
 --quick) presets=release; shift ;;
 --full) full=1; shift ;;
 esac
+for variable in $(env | sed -n 's/^\(KGENRT_[A-Z_]*\)=.*/\1/p'); do unset "$variable"; done # how somebody uses it is no matter of tests
 extra_needs="clang:clang libclang_rt.asan-x86_64.a:libclang-rt-dev clang-format:clang-format strace:strace
     python3:python3 pip3:python3-pip libjemalloc.so.2:libjemalloc2 musl-gcc:musl-tools"
 . tests/setup.sh
