@@ -359,7 +359,7 @@ static void contents(const struct kg_capture *c, unsigned f)
 static bool replays(const char *path)
 {
     return e2e_run((const char *[]){e2e_cli(), "replay", path, NULL},
-                   (const char *[]){"KGENRT_LOG=error", NULL}, 120) == 0;
+                   (const char *[]){"KGENRT_LOG=error", NULL}, 300) == 0;
 }
 
 static void captured(void)
@@ -408,7 +408,7 @@ static void run(const char *const whats[], const char *const environment[], bool
     for (unsigned i = 0; i < PROGRAMS && whats[i]; i++)
         pids[i] = e2e_start((const char *[]){"/proc/self/exe", "program", whats[i], stop, NULL},
                             environment, -1);
-    for (double end = e2e_now() + 240; !over && alive && e2e_now() < end;) {
+    for (double end = e2e_now() + 500; !over && alive && e2e_now() < end;) {
         for (unsigned i = 0; i < PROGRAMS && pids[i]; i++) {
             siginfo_t ended = {.si_pid = 0}; /* none of them ends before it is told to */
             alive &=
@@ -550,6 +550,8 @@ int main(int argc, char **argv)
     run((const char *[]){"work-managed", "work-host_mapped", "work-registered",
                          e2e_gpu ? NULL : "work-pageable", "work-peer"},
         cached, foreign_said);
+    if (test_failures && e2e_run((const char *[]){e2e_cli(), "status", NULL}, NULL, 60) >= 0)
+        e2e_show_log(); /* it goes with its cache */
     e2e_remove_cache();
     memcpy(e2e_cache, first, sizeof first);
     setenv("KGENRT_CACHE", first, 1);
