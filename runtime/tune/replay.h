@@ -72,7 +72,8 @@ struct replay_device {
     kg_status (*draw)(struct replay_device *device, const struct draw_buffer *buffer); /* alike */
     /* From here on the images of what was captured and of what the original does (pristine, slack,
      * read, written, poisoned, result) do not change any more: the device may keep copies of them
-     * for walks. settled: whether these are still the same. Alike. */
+     * for walks. Alike. settled: whether these are still the same, also where there are none; any
+     * refusal: that is not known, and no verdict may rest on them. */
     kg_status (*settle)(struct replay_device *device);
     kg_status (*settled)(struct replay_device *device, bool *same);
     /* Whether memory is just the image; alike. */

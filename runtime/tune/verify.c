@@ -232,7 +232,11 @@ kg_status trial_run(struct trial *trial)
         time_original(trial);
     bool same = true;
     struct replay_device *device = trial->device;
-    if (!gate && device->settled && device->settled(device, &same) == KG_OK && !same) {
+    kg_status asked = !gate && device->settled ? device->settled(device, &same) : KG_OK;
+    if (asked != KG_OK) {
+        gate = "compare";
+        status = because(trial, asked, "the device's copies of images cannot be looked at again");
+    } else if (!same) {
         gate = "compare"; /* a mistake of this program, then: nobody may pass by it */
         status = because(trial, KG_NOT_ELIGIBLE, "images of memory changed during the verdict");
     }

@@ -378,6 +378,8 @@ static void by_the_driver(void)
     memory.extent_count = 0;
     drawn.from++;
     CHECK(cuda_draw(&cuda.device, &drawn) == KG_UNSUPPORTED);
+    cuda.walks = false; /* a walk has failed: nobody knows what copies have told */
+    CHECK(cuda_settled(&cuda.device, &same) == KG_DRIVER);
     cuda_unpin(&cuda);
     memory_free(&memory);
 }
