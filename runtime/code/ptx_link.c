@@ -25,13 +25,15 @@ struct statement {
     bool shared; /* a variable of the blocks: each text may declare it */
     const char *name;
     size_t name_size;
-    bool dropped, clashes; /* clashes: of its text alone, and another text has the name, too */
+    bool dropped;
 };
 
 struct input {
     char *text;
     struct statement *statements;
     unsigned count;
+    const struct statement *clashes[CLASHES]; /* its own, and another text has the name, too */
+    unsigned clash_count;
 };
 
 struct ptx_linker {
@@ -312,30 +314,37 @@ static kg_status complain(char *error, size_t size, const char *what, const stru
     return KG_BAD_INPUT;
 }
 
-/* Marks the names that are one text's own and stand in another one as well. */
-static kg_status mark_clashes(struct ptx_linker *linker)
+/* Whether a name that is one text's own stands in another one as well. */
+static bool elsewhere(const struct ptx_linker *linker, unsigned input, const struct statement *s)
+{
+    for (unsigned i = 0; s->name && s->linkage == LINK_OWN && i < linker->count; i++)
+        for (unsigned j = 0; i != input && j < linker->inputs[i].count; j++)
+            if (named(s, &linker->inputs[i].statements[j]))
+                return true;
+    return false;
+}
+
+static kg_status find_clashes(struct ptx_linker *linker)
 {
     for (unsigned i = 0; i < linker->count; i++) {
-        unsigned found = 0;
-        for (unsigned j = 0; j < linker->inputs[i].count; j++) {
-            struct statement *s = &linker->inputs[i].statements[j];
-            s->clashes = false;
-            for (unsigned k = 0; s->name && s->linkage == LINK_OWN && k < linker->count; k++)
-                for (unsigned l = 0; k != i && !s->clashes && l < linker->inputs[k].count; l++)
-                    s->clashes = named(s, &linker->inputs[k].statements[l]);
-            found += s->clashes;
+        struct input *input = &linker->inputs[i];
+        input->clash_count = 0;
+        for (unsigned j = 0; j < input->count; j++) {
+            if (!elsewhere(linker, i, &input->statements[j]))
+                continue;
+            if (input->clash_count == CLASHES)
+                return KG_LIMIT;
+            input->clashes[input->clash_count++] = &input->statements[j];
         }
-        if (found > CLASHES)
-            return KG_LIMIT;
     }
     return KG_OK;
 }
 
 static bool clashes(const struct input *input, const char *at, size_t size)
 {
-    struct statement word = {.name = at, .name_size = size};
-    for (unsigned j = 0; j < input->count; j++)
-        if (input->statements[j].clashes && named(&input->statements[j], &word))
+    const struct statement word = {.name = at, .name_size = size};
+    for (unsigned i = 0; i < input->clash_count; i++)
+        if (named(input->clashes[i], &word))
             return true;
     return false;
 }
@@ -373,9 +382,6 @@ static void put_words(struct text *out, const struct ptx_linker *linker, unsigne
 {
     const struct input *from = &linker->inputs[input];
     const char *stop = at + size;
-    bool changes = false;
-    for (unsigned j = 0; j < from->count && !changes; j++)
-        changes = from->statements[j].clashes;
     while (at < stop) {
         const char *next = skip(at);
         if (next > at)
@@ -389,8 +395,7 @@ static void put_words(struct text *out, const struct ptx_linker *linker, unsigne
             continue;
         }
         put(out, at, (size_t)(next - at));
-        if (changes && is_word(*at) && *at != '.' && *at != '%' &&
-            clashes(from, at, (size_t)(next - at))) {
+        if (is_word(*at) && *at != '.' && *at != '%' && clashes(from, at, (size_t)(next - at))) {
             char suffix[24];
             snprintf(suffix, sizeof suffix, "__of_%u", input);
             put(out, suffix, strlen(suffix));
@@ -444,7 +449,7 @@ kg_status ptx_linker_link(struct ptx_linker *linker, bool whole, char **out, cha
 {
     struct text text = {0};
     kg_status status = resolve(linker, whole, error, error_size);
-    if (status == KG_OK && (status = mark_clashes(linker)) != KG_OK)
+    if (status == KG_OK && (status = find_clashes(linker)) != KG_OK)
         snprintf(error, error_size, "more than %d names of one text clash", CLASHES);
     if (status != KG_OK)
         return status;
