@@ -52,9 +52,15 @@ static bool auditor_usable(struct way *way, bool said)
 }
 
 /* A note is of the file that was run, and of no later one. */
-static void note_find(struct way *way)
+static bool note_counts(const struct way *way)
 {
     struct stat note, file;
+    return *way->note && !stat(way->note, &note) && !stat(way->program.file, &file) &&
+           note.st_uid == geteuid() && note.st_mtime >= file.st_mtime;
+}
+
+static void note_find(struct way *way)
+{
     struct kg_hash hash;
     struct kg_id id;
     char text[KG_ID_TEXT], *whole = realpath(way->program.file, NULL);
@@ -63,11 +69,9 @@ static void note_find(struct way *way)
     hash_begin(&hash);
     hash_text(&hash, whole);
     hash_end(&hash, &id);
-    bool room = path_make(way->note, "%s/missed/%s", cache_dir(), id_text(&id, text)) == KG_OK;
-    way->known = room && !stat(way->note, &note) && !stat(whole, &file) &&
-                 note.st_uid == geteuid() && note.st_mtime >= file.st_mtime;
-    if (!room)
+    if (path_make(way->note, "%s/missed/%s", cache_dir(), id_text(&id, text)) != KG_OK)
         *way->note = 0;
+    way->known = note_counts(way);
     free(whole);
 }
 
@@ -210,10 +214,9 @@ static void note_write(const struct way *way)
 
 void way_report(struct way *way)
 {
-    struct stat info;
     if (*way->program.reason || !*way->note)
         return;
-    bool noted = !stat(way->note, &info);
+    bool noted = note_counts(way);
     if (*way->process) {
         failed("%s ran without libkgenrt.so and used the driver: its launches were not seen",
                way->process);
