@@ -29,7 +29,14 @@ static CUresult launch_in(CUstream stream, float *a)
 /* ---- another thread ----------------------------------------------------------------------------
  */
 
+enum { MOST_AHEAD = 16 };
 static atomic_bool stop;
+static atomic_uint over; /* launches that have ended */
+
+static void count_over(void *unused)
+{
+    atomic_fetch_add(&over, 1);
+}
 
 /* Launches are allowed in any thread, whatever is captured elsewhere. */
 static void *launch_on(void *context)
@@ -37,7 +44,10 @@ static void *launch_on(void *context)
     WELL(real.cuCtxSetCurrent(context));
     for (unsigned i = 0; !atomic_load(&stop); i++) {
         WELL(launch_in(other, i % 2 ? &two : &three));
-        usleep(500);
+        WELL(real.cuLaunchHostFunc(other, count_over, NULL));
+        do /* few at a time: who synchronizes has to wait for them all */
+            usleep(500);
+        while (i + 1 - atomic_load(&over) > MOST_AHEAD && !atomic_load(&stop));
     }
     return NULL;
 }
