@@ -164,8 +164,10 @@ static CUresult primary_of(CUdevice ordinal, struct context **out)
     if (result == CUDA_SUCCESS) {
         *out = &primaries[ordinal];
         soft_lock();
-        (*out)->primary = true;
-        (*out)->device = device;
+        if (!(*out)->device) { /* once: who is in it reads this without the lock */
+            (*out)->primary = true;
+            (*out)->device = device;
+        }
         soft_unlock();
     }
     return result;

@@ -298,6 +298,7 @@ static void judge(const char *what, kernel *was, kernel *variant, size_t results
     bool tells;
     memory.inexact = &seen;
     bool got = passes(was, variant, results, row, &tells);
+    memory.inexact = NULL;
     if (!CHECK(got == pass) || getenv("VERBOSE"))
         fprintf(stderr, "  %s, %s: %s; worst %.3g ulp, %.3g of its bound; %s\n", what, row,
                 got ? "passes" : "is refused", seen.ulps, seen.of_bound,
