@@ -3,6 +3,7 @@
 #
 #   tests/style.sh format         every C file is as clang-format leaves it
 #   tests/style.sh app_process    what lives in an app's process never ends it, and never writes to its output
+#   tests/style.sh device_text    the PTX that is carried for the GPU is made from the sources beside it; needs nvcc 13.0.88
 #   tests/style.sh tidy BUILD     clang-tidy on all but the tests, with BUILD's compile_commands.json; takes minutes
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -20,6 +21,18 @@ app_process)
     # shellcheck disable=SC2086 # names without spaces
     ! grep -nE "$calls" $files
     ;;
+device_text)
+    nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+    "$nvcc" --version 2>/dev/null | grep -q 'V13\.0\.88' || skip "no nvcc 13.0.88 here, which others' text is compared with"
+    made=$(mktemp)
+    trap 'rm -f "$made"' EXIT
+    for name in app/shadow tune/walk code/instrument; do
+        runtime/device_text.sh "$name" "$nvcc" "$made" && cmp "$made" "runtime/${name}_device.inc" || {
+            printf 'runtime/%s_device.inc: not made from its source as it is now: run runtime/device_text.sh %s\n' "$name" "$name"
+            exit 1
+        }
+    done
+    ;;
 tidy)
     [ -e "${2:?a build folder}/compile_commands.json" ] || { printf '%s: configure it first\n' "$2" >&2; exit 1; }
     command -v clang-tidy >/dev/null || skip "no clang-tidy here"
@@ -27,7 +40,7 @@ tidy)
     sources cache interpose offline runtime | grep '\.c$' | xargs -P "$(nproc)" -n 1 clang-tidy -p "$2" --quiet
     ;;
 *)
-    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

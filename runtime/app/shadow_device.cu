@@ -1,4 +1,4 @@
-// Compares what an original wrote with what its variant wrote to private copies: see shadow.c. shadow_device.sh makes
+// Compares what an original wrote with what its variant wrote to private copies: see shadow.c. device_text.sh makes
 // shadow_device.inc of it, so that neither a build nor a user needs a compiler.
 //
 // Both sides stand at addresses that are equal modulo 512. element: 0 bits, 2 half, 3 bf16, 4 float, 8 double; limit: the

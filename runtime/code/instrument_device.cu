@@ -1,5 +1,5 @@
 /* What an instrumented kernel calls at each access, barrier and fence. This is the source; the
- * library carries its PTX, instrument_device.inc, which instrument_device.sh makes from it (nvcc is
+ * library carries its PTX, instrument_device.inc, which device_text.sh makes from it (nvcc is
  * not needed to build). Instructions of the oldest targets only: the PTX is put into modules of any
  * version. Layouts: instrument.h. Nothing here may wait, or touch a bar.* or a warp operation. */
 typedef unsigned u32;

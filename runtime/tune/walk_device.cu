@@ -1,4 +1,4 @@
-// Walks over images and draws on the GPU: the very text of walk.h and draw_element.h, a word or an element a thread. walk_device.sh makes walk_device.inc of it, so that
+// Walks over images and draws on the GPU: the very text of walk.h and draw_element.h, a word or an element a thread. device_text.sh makes walk_device.inc of it, so that
 // neither a build nor a user needs a compiler. Products and sums are not fused: the host does not fuse them either.
 #include "tune/draw_element.h"
 
