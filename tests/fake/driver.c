@@ -6,6 +6,7 @@
 #include "gpu/real.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 
 static char calls[1 << 20];
 static size_t used;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the program's threads, and ours */
 
 void note(const char *format, ...)
 {
@@ -27,10 +29,12 @@ void note(const char *format, ...)
 #endif
     va_list args;
     va_start(args, format);
+    pthread_mutex_lock(&lock);
     int more = vsnprintf(calls + used, sizeof calls - used, format, args);
-    va_end(args);
     if (more > 0 && used + (size_t)more < sizeof calls)
         used += (size_t)more;
+    pthread_mutex_unlock(&lock);
+    va_end(args);
 }
 
 SHOWN const char *fake_calls(void)
@@ -40,7 +44,9 @@ SHOWN const char *fake_calls(void)
 
 SHOWN void fake_forget(void)
 {
+    pthread_mutex_lock(&lock);
     calls[used = 0] = 0;
+    pthread_mutex_unlock(&lock);
 }
 
 /* With FAKE_LOG the calls of the whole process are left in a file. */
@@ -50,7 +56,9 @@ __attribute__((destructor)) static void leave(void)
     FILE *file = path ? fopen(path, "w") : NULL;
     if (!file)
         return;
+    pthread_mutex_lock(&lock);
     fputs(calls, file);
+    pthread_mutex_unlock(&lock);
     fclose(file);
 }
 
