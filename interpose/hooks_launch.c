@@ -15,6 +15,21 @@ static CUstream explicit_stream(CUstream stream, CUstream standard)
     return stream ? stream : standard;
 }
 
+/* To dispatch, from the arguments of a launch that are written out; what else is known of it. */
+#define LAUNCH(symbol, standard, ...)                                                              \
+    const struct launch launch = {                                                                 \
+        .function = f,                                                                             \
+        .shape = {{gridDimX, gridDimY, gridDimZ},                                                  \
+                  {blockDimX, blockDimY, blockDimZ},                                               \
+                  sharedMemBytes},                                                                 \
+        .stream = hStream,                                                                         \
+        .explicit_stream = explicit_stream(hStream, standard),                                     \
+        .params = kernelParams,                                                                    \
+        .run = run_##symbol,                                                                       \
+        __VA_ARGS__,                                                                               \
+    };                                                                                             \
+    return dispatch_launch(kernel, &launch)
+
 #define PLAIN_HOOK(symbol, standard)                                                               \
     static CUresult run_##symbol(const struct launch *launch)                                      \
     {                                                                                              \
@@ -34,18 +49,7 @@ static CUstream explicit_stream(CUstream stream, CUstream standard)
         if (!kernel)                                                                               \
             return real.symbol(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,   \
                                sharedMemBytes, hStream, kernelParams, extra);                      \
-        const struct launch launch = {                                                             \
-            .function = f,                                                                         \
-            .shape = {{gridDimX, gridDimY, gridDimZ},                                              \
-                      {blockDimX, blockDimY, blockDimZ},                                           \
-                      sharedMemBytes},                                                             \
-            .stream = hStream,                                                                     \
-            .explicit_stream = explicit_stream(hStream, standard),                                 \
-            .params = kernelParams,                                                                \
-            .extra = extra,                                                                        \
-            .run = run_##symbol,                                                                   \
-        };                                                                                         \
-        return dispatch_launch(kernel, &launch);                                                   \
+        LAUNCH(symbol, standard, .extra = extra);                                                  \
     }
 
 PLAIN_HOOK(cuLaunchKernel, CU_STREAM_LEGACY)
@@ -107,19 +111,7 @@ static const CUlaunchConfig cooperatively = {.attrs = &cooperative, .numAttrs = 
         if (!kernel)                                                                               \
             return real.symbol(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,   \
                                sharedMemBytes, hStream, kernelParams);                             \
-        const struct launch launch = {                                                             \
-            .function = f,                                                                         \
-            .shape = {{gridDimX, gridDimY, gridDimZ},                                              \
-                      {blockDimX, blockDimY, blockDimZ},                                           \
-                      sharedMemBytes},                                                             \
-            .stream = hStream,                                                                     \
-            .explicit_stream = explicit_stream(hStream, standard),                                 \
-            .params = kernelParams,                                                                \
-            .attributes = cooperatively.numAttrs,                                                  \
-            .run = run_##symbol,                                                                   \
-            .config = &cooperatively,                                                              \
-        };                                                                                         \
-        return dispatch_launch(kernel, &launch);                                                   \
+        LAUNCH(symbol, standard, .attributes = cooperatively.numAttrs, .config = &cooperatively);  \
     }
 
 COOPERATIVE_HOOK(cuLaunchCooperativeKernel, CU_STREAM_LEGACY)
