@@ -36,22 +36,6 @@ static int larger_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Takes over groups. */
-static json_t *sorted(json_t *groups)
-{
-    size_t size = json_array_size(groups);
-    json_t **items = calloc(size + 1, sizeof *items), *out = json_array();
-    for (size_t i = 0; items && i < size; i++)
-        items[i] = json_array_get(groups, i);
-    if (items)
-        qsort(items, size, sizeof *items, larger_first);
-    for (size_t i = 0; items && i < size; i++)
-        json_array_append(out, items[i]);
-    free(items);
-    json_decref(groups);
-    return out;
-}
-
 json_t *gpu_time_account(const json_t *process)
 {
     json_t *groups = json_array(), *kernel;
@@ -73,8 +57,8 @@ json_t *gpu_time_account(const json_t *process)
     double kernels = member_number(process, "left_out");
     json_t *left_out = json_pack("{s:f, s:i}", "share", kernels > 0 && sum < 1 ? 1 - sum : 0.0,
                                  "kernels", (int)kernels);
-    return json_pack("{s:o, s:o, s:o, s:o}", "eligible", eligible, "left_alone", sorted(groups),
-                     "not_read", unread, "left_out", left_out);
+    return json_pack("{s:o, s:o, s:o, s:o}", "eligible", eligible, "left_alone",
+                     json_sorted(groups, larger_first), "not_read", unread, "left_out", left_out);
 }
 
 /* Nothing was timed: the program was too short. */

@@ -34,22 +34,6 @@ static int later_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-static json_t *sorted(json_t *flights)
-{
-    size_t count = json_array_size(flights);
-    json_t **items = calloc(count + 1, sizeof *items);
-    json_t *out = json_array();
-    for (size_t i = 0; items && i < count; i++)
-        items[i] = json_array_get(flights, i);
-    if (items)
-        qsort(items, count, sizeof *items, later_first);
-    for (size_t i = 0; items && i < count; i++)
-        json_array_append(out, items[i]);
-    free(items);
-    json_decref(flights);
-    return out;
-}
-
 json_t *flights_read(const char *dir)
 {
     char path[KG_PATH];
@@ -68,5 +52,5 @@ json_t *flights_read(const char *dir)
     }
     if (folder)
         closedir(folder);
-    return sorted(flights);
+    return json_sorted(flights, later_first);
 }

@@ -56,6 +56,21 @@ int failed(const char *format, ...)
     return EXIT_FAILED;
 }
 
+json_t *json_sorted(json_t *array, int (*compare)(const void *, const void *))
+{
+    size_t size = json_array_size(array);
+    json_t **items = calloc(size + 1, sizeof *items), *out = json_array();
+    for (size_t i = 0; items && i < size; i++)
+        items[i] = json_array_get(array, i);
+    if (items)
+        qsort(items, size, sizeof *items, compare);
+    for (size_t i = 0; items && i < size; i++)
+        json_array_append(out, items[i]);
+    free(items);
+    json_decref(array);
+    return out;
+}
+
 /* ---- JSON of our nouns ----------------------------------------------------------------------- */
 
 json_t *json_text(const char *text)
