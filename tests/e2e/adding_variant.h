@@ -77,6 +77,19 @@ static inline void load(CUmodule *module)
     WELL(size != 4);
 }
 
+/* A node of the kernel, as a graph takes it; the arguments stay the caller's. */
+static inline CUDA_KERNEL_NODE_PARAMS_v2 adding_node(void **arguments)
+{
+    return (CUDA_KERNEL_NODE_PARAMS_v2){.func = work,
+                                        .gridDimX = 4,
+                                        .gridDimY = 1,
+                                        .gridDimZ = 1,
+                                        .blockDimX = 256,
+                                        .blockDimY = 1,
+                                        .blockDimZ = 1,
+                                        .kernelParams = arguments};
+}
+
 /* Which code ran: 'v', 'o', or '?' for a wrong result. `in` holds 0, 1, 2, … */
 static inline char ran(CUdeviceptr from, float a, float c)
 {

@@ -63,14 +63,7 @@ static CUDA_KERNEL_NODE_PARAMS_v2 node_of(struct arguments *space, float a)
     space->list[1] = &space->out;
     space->list[2] = &space->a;
     space->list[3] = &space->n;
-    return (CUDA_KERNEL_NODE_PARAMS_v2){.func = work,
-                                        .gridDimX = 4,
-                                        .gridDimY = 1,
-                                        .gridDimZ = 1,
-                                        .blockDimX = 256,
-                                        .blockDimY = 1,
-                                        .blockDimZ = 1,
-                                        .kernelParams = space->list};
+    return adding_node(space->list);
 }
 
 /* Whether the program gets back what it put there. */

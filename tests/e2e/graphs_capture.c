@@ -111,14 +111,7 @@ static CUresult extended(CUlaunchAttributeID id, CUlaunchAttributeValue value)
 static CUresult node_set(float *a)
 {
     void *list[] = {&in, &out, a, &count};
-    CUDA_KERNEL_NODE_PARAMS_v2 p = {.func = work,
-                                    .gridDimX = 4,
-                                    .gridDimY = 1,
-                                    .gridDimZ = 1,
-                                    .blockDimX = 256,
-                                    .blockDimY = 1,
-                                    .blockDimZ = 1,
-                                    .kernelParams = list};
+    CUDA_KERNEL_NODE_PARAMS_v2 p = adding_node(list);
     return real.cuGraphExecKernelNodeSetParams_v2(have.exec, have.node, &p);
 }
 
@@ -214,14 +207,7 @@ static void prepare_calls(void)
     *(void **)&graph_make = dlsym(library, "cuGraphCreate");
     WELL(!add_kernel || !graph_make);
     void *list[] = {&in, &out, &two, &count};
-    CUDA_KERNEL_NODE_PARAMS_v2 p = {.func = work,
-                                    .gridDimX = 4,
-                                    .gridDimY = 1,
-                                    .gridDimZ = 1,
-                                    .blockDimX = 256,
-                                    .blockDimY = 1,
-                                    .blockDimZ = 1,
-                                    .kernelParams = list};
+    CUDA_KERNEL_NODE_PARAMS_v2 p = adding_node(list);
     WELL(graph_make(&have.graph, 0));
     WELL(add_kernel(&have.node, have.graph, NULL, 0, &p));
     WELL(real.cuGraphInstantiateWithFlags(&have.exec, have.graph, 0));

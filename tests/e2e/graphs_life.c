@@ -70,14 +70,7 @@ static bool becomes(char wanted)
 
 static void set_params(CUgraphExec exec)
 {
-    CUDA_KERNEL_NODE_PARAMS_v2 p = {.func = work,
-                                    .gridDimX = 4,
-                                    .gridDimY = 1,
-                                    .gridDimZ = 1,
-                                    .blockDimX = 256,
-                                    .blockDimY = 1,
-                                    .blockDimZ = 1,
-                                    .kernelParams = list};
+    CUDA_KERNEL_NODE_PARAMS_v2 p = adding_node(list);
     WELL(real.cuGraphExecKernelNodeSetParams_v2(exec, node, &p));
 }
 
