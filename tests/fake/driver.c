@@ -6,7 +6,7 @@
 #include "gpu/real.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,23 +18,25 @@
 /* ---- the log ----------------------------------------------------------------------------------
  */
 
+/* Written by the program's threads and by ours; without a lock, which a fork could leave held. */
 static char calls[1 << 20];
-static size_t used;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the program's threads, and ours */
+static _Atomic size_t used;
 
 void note(const char *format, ...)
 {
 #ifdef FAKE_QUIET /* for the benchmark: an empty function */
     return;
 #endif
+    char line[512];
     va_list args;
     va_start(args, format);
-    pthread_mutex_lock(&lock);
-    int more = vsnprintf(calls + used, sizeof calls - used, format, args);
-    if (more > 0 && used + (size_t)more < sizeof calls)
-        used += (size_t)more;
-    pthread_mutex_unlock(&lock);
+    int more = vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    if (more <= 0 || (size_t)more >= sizeof line)
+        return;
+    size_t at = atomic_fetch_add(&used, (size_t)more);
+    if (at + (size_t)more < sizeof calls)
+        memcpy(calls + at, line, (size_t)more);
 }
 
 SHOWN const char *fake_calls(void)
@@ -44,9 +46,8 @@ SHOWN const char *fake_calls(void)
 
 SHOWN void fake_forget(void)
 {
-    pthread_mutex_lock(&lock);
-    calls[used = 0] = 0;
-    pthread_mutex_unlock(&lock);
+    memset(calls, 0, sizeof calls);
+    used = 0;
 }
 
 /* With FAKE_LOG the calls of the whole process are left in a file. */
@@ -56,9 +57,7 @@ __attribute__((destructor)) static void leave(void)
     FILE *file = path ? fopen(path, "w") : NULL;
     if (!file)
         return;
-    pthread_mutex_lock(&lock);
     fputs(calls, file);
-    pthread_mutex_unlock(&lock);
     fclose(file);
 }
 
