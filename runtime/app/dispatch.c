@@ -394,17 +394,26 @@ static __attribute__((noinline)) CUresult run_with_attributes(const struct launc
     return real.cuLaunchKernelEx(&config, entry->function, (void **)arguments, NULL);
 }
 
+/* The variant's arguments: those given, and then the addresses of the globals' addresses. */
+static inline void **with_globals(const struct kernel *kernel, const struct swap_entry *entry,
+                                  void *const *given,
+                                  void *space[static LAUNCH_PARAMS + VARIANT_GLOBALS])
+{
+    unsigned n = kernel->param_count;
+    if (!entry->global_count)
+        return (void **)given;
+    if (given != space)
+        memcpy(space, given, n * sizeof *given);
+    for (unsigned i = 0; i < entry->global_count; i++)
+        space[n + i] = (void *)(uintptr_t)&entry->globals[i];
+    return space;
+}
+
 static inline CUresult run_variant(struct kernel *kernel, const struct launch *launch,
                                    const struct swap_entry *entry, void *const *given)
 {
-    void *arguments[LAUNCH_PARAMS + VARIANT_GLOBALS];
-    if (entry->global_count) {
-        unsigned n = kernel->param_count;
-        memcpy(arguments, given, n * sizeof *given);
-        for (unsigned i = 0; i < entry->global_count; i++)
-            arguments[n + i] = (void *)&entry->globals[i];
-        given = arguments;
-    }
+    void *space[LAUNCH_PARAMS + VARIANT_GLOBALS];
+    given = with_globals(kernel, entry, given, space);
     const struct kg_launch *shape = &entry->launch;
     CUresult result =
         launch->attributes
@@ -423,13 +432,7 @@ void **variant_arguments(const struct kernel *kernel, const struct launch *launc
                          void *space[static LAUNCH_PARAMS + VARIANT_GLOBALS])
 {
     void *const *given = arguments_of(kernel, launch, space);
-    if (!given || !entry->global_count)
-        return (void **)given;
-    if (given != space)
-        memcpy(space, given, kernel->param_count * sizeof *given);
-    for (unsigned i = 0; i < entry->global_count; i++)
-        space[kernel->param_count + i] = (void *)(uintptr_t)&entry->globals[i];
-    return space;
+    return given ? with_globals(kernel, entry, given, space) : NULL;
 }
 
 CUresult variant_launch(struct kernel *kernel, const struct launch *launch,
