@@ -72,7 +72,9 @@ struct kg_kernel_note {
         launch; /* blob: JSON of the launch met last (runtime/tune/job.c); all zero: none */
 };
 
-/* A job: a capture's way through the worker. state: the step's name, "done", "failed". */
+/* A job: a capture's way through the worker. state: the step's name, "done", "failed", or that its
+ * capture waits in the spool until a replay may be made. */
+#define JOB_WAITING "waiting"
 struct kg_job_note {
     struct kg_id hardware, kernel, signature;
     char kernel_name[512], state[32], detail[512];

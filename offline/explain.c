@@ -80,7 +80,7 @@ static void add_worker(struct words *words, const json_t *kernel, const json_t *
         add(words, "; the worker is done with it: %s", detail);
     else if (!strcmp(state, "failed"))
         add(words, "; the worker's job failed: %s", detail);
-    else if (!strcmp(state, "waiting"))
+    else if (!strcmp(state, JOB_WAITING))
         add(words, "; its capture waits in the spool: %s", detail);
     else if (json_is_true(json_object_get(stored, "worker")))
         add(words, "; the worker is at step '%s'%s%s", state, *detail ? ": " : "", detail);

@@ -23,6 +23,7 @@ struct work {
     const char *capture_path;
     bool opened;      /* the capture has been read */
     bool keyed;       /* the job's key is final */
+    bool waits;       /* no replay could be made when it was tried last, and none has been since */
     const char *over; /* why there is nothing (more) to do; NULL: go on */
     bool has_variant; /* a verified one, already */
     bool unable;      /* a maker cannot work now */
@@ -94,8 +95,8 @@ static void enter(void *self, const char *step)
     if (work->maker)
         snprintf(detail, sizeof detail, "maker %s, candidate %u, turn %u", work->maker->name,
                  work->attempt, work->turn);
-    if (work->keyed)
-        note(work, step, detail);
+    if (work->keyed && !work->waits)
+        note(work, step, detail); /* else its note goes on saying for what it waits */
     die_if_asked(step);
 }
 
@@ -198,6 +199,17 @@ static unsigned rejections(const struct work *work, const char *maker, const str
     return search.found;
 }
 
+static bool match_waiting(void *self, const struct kg_job_note *note)
+{
+    struct work *work = self;
+    const struct job *job = &work->job;
+    work->waits = id_equal(&note->hardware, &job->hardware) &&
+                  id_equal(&note->kernel, &job->capture.kernel) &&
+                  id_equal(&note->signature, &job->signature_key) &&
+                  !strcmp(note->state, JOB_WAITING);
+    return !work->waits;
+}
+
 static kg_status analyse(void *self)
 {
     struct work *work = self;
@@ -207,6 +219,7 @@ static kg_status analyse(void *self)
     if (status != KG_OK)
         return status;
     work->keyed = true;
+    (void)store_each_job(job->store, match_waiting, work); /* says itself what failed */
     if (!id_equal(&job->model.id, &job->capture.kernel))
         log_line(KG_INFO, "%s: the capture was made by another version of kgenrt",
                  job->capture.entry);
@@ -317,6 +330,7 @@ static kg_status verify(void *self)
         return status;
     }
     status = replay_wait(&work->run, "time", &work->verdict, &ended);
+    work->waits &= status != KG_OK;
     if (status != KG_OK || !ended)
         return status;
     verdict_set(&work->verdict, KG_CHILD, "time", "the replay child ended before timing");
@@ -437,11 +451,13 @@ static kg_status try_turns(struct work *work)
 /* Each answer of a model costs: the original is replayed before the first is asked. */
 static kg_status replays(struct work *work)
 {
-    note(work, "replay", "of the original");
+    if (!work->waits)
+        note(work, "replay", "of the original");
     kg_status status = replay_original(&work->job, 1, &work->verdict);
     free(work->verdict.evidence);
     work->verdict.evidence = NULL;
     work->replayed = status == KG_OK;
+    work->waits &= !work->replayed;
     if (status == KG_NOT_ELIGIBLE)
         work->over = arena_format(&work->job.arena, "%s", work->verdict.reason);
     else
@@ -509,7 +525,7 @@ static void finish(struct work *work, kg_status status, const char *failed)
     else
         snprintf(detail, sizeof detail, "%s: %.300s", failed,
                  *work->verdict.reason ? work->verdict.reason : status_text(status));
-    note(work, status == KG_OK ? "done" : status == KG_BUSY ? "waiting" : "failed", detail);
+    note(work, status == KG_OK ? "done" : status == KG_BUSY ? JOB_WAITING : "failed", detail);
     log_line(status == KG_OK ? KG_INFO : KG_WARN, "%s: %s",
              work->opened ? work->job.capture.entry : work->capture_path, detail);
 }
