@@ -1,5 +1,6 @@
 /* Roles as a whole: the pieces of the parameters with their class and reason, and the accesses.
- * What flows where is found in roles_back.c and roles_type.c. */
+ * What flows where is found in roles_back.c and roles_type.c, more of the
+ * parameters' floats in roles_numbers.c. */
 #include "roles_parts.h"
 
 #include <stdio.h>
@@ -305,7 +306,8 @@ kg_status roles_make(const struct ptx_module *module, const struct ptx_func *ent
     for (uint32_t i = 0; i < out->access_count; i++)
         if (out->accesses[i].spaces & SPACE_GLOBAL)
             out->accesses[i].element = doubted(&making, out->accesses[i].element);
-    return making.failed ? KG_NO_MEMORY : make_pieces(&making);
+    status = making.failed ? KG_NO_MEMORY : make_pieces(&making);
+    return status == KG_OK ? roles_find_numbers(out, arena) : status;
 }
 
 const struct roles_piece *roles_at(const struct roles *roles, uint32_t offset)

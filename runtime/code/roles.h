@@ -82,6 +82,8 @@ struct roles {
     uint32_t piece_count, access_count;
     struct roles_piece *pieces;
     struct roles_access *accesses;
+    uint8_t *numbers;    /* by byte of the packed buffer: ELEMENT_F32 or _F64 where a number begins
+                            with which nothing but arithmetic is done; else 0 */
     bool unknown_writes; /* some write's address may come from anywhere */
 };
 

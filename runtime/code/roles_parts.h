@@ -1,4 +1,5 @@
-/* Between the files that make struct roles: roles.c, roles_back.c, roles_type.c. */
+/* Between the files that make struct roles: roles.c, roles_back.c, roles_numbers.c, roles_type.c.
+ */
 #ifndef KG_ROLES_PARTS_H
 #define KG_ROLES_PARTS_H
 
@@ -37,5 +38,8 @@ kg_status roles_find_types(struct roles_types *types);
 enum element roles_element(struct roles_types *types, uint32_t node, bool *declared);
 /* The node of the data in memory that an item of an origin set leads to. */
 uint32_t roles_item_node(const struct roles_types *types, uint16_t item);
+
+/* Fills `numbers`; the accesses must be known. */
+kg_status roles_find_numbers(struct roles *roles, struct kg_arena *arena);
 
 #endif

@@ -16,8 +16,9 @@
  * Elements share what was measured with their like: noise with all results of the same binary
  * exponent, times the local excess of a run of neighbours, and never less than their own.
  *
- * Not seen: what an ulp of parameters makes. Where terms cancel at a flat place of the inputs, an
- * honest order of operations can be refused for that.
+ * Inputs are what is loaded from memory, and the parameters' numbers with which nothing but
+ * arithmetic is done: where large terms cancel at a flat place of the former, only coefficients
+ * show it.
  *
  * Never: a bound for what is not floating point by data flow, or for a result that is infinite. */
 #include "tune/draw.h"
@@ -27,7 +28,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DIRECTIONS = 3, POINTS = 4, NEIGHBOURS = 64, EXPONENTS = 2200, MIDDLE = 1100 };
+enum {
+    DIRECTIONS = 3,
+    ARGS_DIRECTIONS = 6,
+    POINTS = 4,
+    NEIGHBOURS = 64,
+    EXPONENTS = 2200,
+    MIDDLE = 1100
+};
 
 static const double few_ulp = 4, noise_times = 32, slope_times = 16, ill_times = 4;
 
@@ -50,6 +58,9 @@ struct measure {
     struct replay_memory *memory;
     const unsigned char *reference;
     unsigned char *in, *out;
+    unsigned char *args;    /* the packed parameters as they were; NULL: none is moved */
+    unsigned directions;    /* more where parameters are moved: all elements share their signs, by
+                               which terms that cancel may look small in all of a few */
     size_t count;           /* of elements of floating point that may be written */
     double *fourth, *first; /* of the direction at hand */
     double *noise, *slope;  /* root mean squares over the directions */
@@ -73,6 +84,30 @@ static double step_ulps(uint8_t element, uint64_t random)
     return (double)((half + (random >> 8) % half) | 1);
 }
 
+static void move_number(const unsigned char *from, unsigned char *to, size_t at, uint8_t element,
+                        uint64_t random, double by)
+{
+    double value = element_get(from, at, element);
+    if (!(fabs(value) > 0) || !isfinite(value))
+        return;
+    double step = element_ulp(value, element) * step_ulps(element, random);
+    element_put(to, at, element, value + (random & 1 ? by : -by) * step);
+}
+
+/* The numbers of the parameters, as the inputs in memory below. */
+static void move_args(const struct measure *m, unsigned direction, double by)
+{
+    const struct replay_memory *memory = m->memory;
+    const struct replay_device *device = m->trial->device;
+    for (uint32_t i = 0; m->args && i < memory->number_count; i++) {
+        const struct replay_number *number = &memory->numbers[i];
+        if (number->at + element_bytes(number->element) <= device->args_size)
+            move_number(m->args, device->args, number->at, number->element,
+                        random_word(m->trial->seeds[3] + direction, memory->total + number->at),
+                        by);
+    }
+}
+
 /* The state with every floating-point input moved by so many steps along the direction. */
 static void move_inputs(const struct measure *m, const unsigned char *state, unsigned direction,
                         double by)
@@ -85,13 +120,9 @@ static void move_inputs(const struct measure *m, const unsigned char *state, uns
         if (!smooth_input(datum))
             continue;
         for (size_t at = datum->from; at + width <= datum->to; at += width) {
-            double value = element_get(state, at, datum->loads);
-            if (!(fabs(value) > 0) || !isfinite(value) || memory->slack[at] ||
-                (memory->written[at] && memory->poisoned[at]))
-                continue;
-            uint64_t random = random_word(m->trial->seeds[3] + direction, at);
-            double step = element_ulp(value, datum->loads) * step_ulps(datum->loads, random);
-            element_put(m->in, at, datum->loads, value + (random & 1 ? by : -by) * step);
+            if (!memory->slack[at] && !(memory->written[at] && memory->poisoned[at]))
+                move_number(state, m->in, at, datum->loads,
+                            random_word(m->trial->seeds[3] + direction, at), by);
         }
     }
 }
@@ -131,34 +162,43 @@ static void add_direction(struct measure *m, const struct replay_datum *datum, s
                           size_t number, double data)
 {
     double noise = m->fourth[number] / fourth_norm, slope = m->first[number] / first_norm * data;
-    m->noise[number] = hypot(m->noise[number], noise / sqrt(DIRECTIONS));
-    m->slope[number] = hypot(m->slope[number], slope / sqrt(DIRECTIONS));
+    m->noise[number] = hypot(m->noise[number], noise / sqrt(m->directions));
+    m->slope[number] = hypot(m->slope[number], slope / sqrt(m->directions));
+}
+
+/* An ulp, in steps. */
+static double step_share(uint8_t element)
+{
+    return exp2(scales[element].step + 1 - (double)element_bits(element)) / 0.75;
 }
 
 /* The widest of the inputs' types decides what an ulp is against a step. */
-static double ulps_a_step(const struct replay_memory *memory)
+static double ulps_a_step(const struct measure *m)
 {
+    const struct replay_memory *memory = m->memory;
     double most = 0;
+    for (uint32_t i = 0; m->args && i < memory->number_count; i++)
+        most = fmax(most, step_share(memory->numbers[i].element));
     for (uint32_t d = 0; d < memory->datum_count; d++) {
         const struct replay_datum *datum = &memory->data[d];
-        if (!smooth_input(datum))
-            continue;
-        double ulp =
-            exp2(scales[datum->loads].step + 1 - (double)element_bits(datum->loads)) / 0.75;
-        most = ulp > most ? ulp : most;
+        if (smooth_input(datum))
+            most = fmax(most, step_share(datum->loads));
     }
     return most;
 }
 
 static kg_status measure_all(struct measure *m, const unsigned char *state)
 {
-    double ulp = ulps_a_step(m->memory);
-    for (unsigned direction = 0; direction < DIRECTIONS; direction++) {
+    double ulp = ulps_a_step(m);
+    for (unsigned direction = 0; direction < m->directions; direction++) {
         memset(m->fourth, 0, m->count * sizeof *m->fourth);
         memset(m->first, 0, m->count * sizeof *m->first);
         for (unsigned point = 0; point < POINTS; point++) {
             move_inputs(m, state, direction, steps[point]);
+            move_args(m, direction, steps[point]);
             kg_status status = trial_launch(m->trial, ORIGINAL, m->in, m->out);
+            if (m->args)
+                memcpy(m->trial->device->args, m->args, m->trial->device->args_size);
             if (status != KG_OK)
                 return status;
             each_result(m, add_point, point);
@@ -286,7 +326,14 @@ kg_status bound_measure(struct trial *trial, const unsigned char *state,
     m.in = malloc(memory->total + 8);
     m.out = malloc(memory->total + 8);
     double *all = calloc(4 * m.count + 1, sizeof *all);
-    kg_status status = memory->bound && pool && m.in && m.out && all ? KG_OK : KG_NO_MEMORY;
+    bool movable = memory->number_count && trial->device->args;
+    m.args = movable ? malloc(trial->device->args_size + 1) : NULL;
+    m.directions = movable ? ARGS_DIRECTIONS : DIRECTIONS;
+    if (m.args)
+        memcpy(m.args, trial->device->args, trial->device->args_size);
+    kg_status status = memory->bound && pool && m.in && m.out && all && (m.args || !movable)
+                           ? KG_OK
+                           : KG_NO_MEMORY;
     m.fourth = all;
     m.first = all + m.count;
     m.noise = m.first + m.count;
@@ -299,6 +346,7 @@ kg_status bound_measure(struct trial *trial, const unsigned char *state,
     free(pool);
     free(m.in);
     free(m.out);
+    free(m.args);
     free(all);
     return status;
 }

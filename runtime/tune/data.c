@@ -339,6 +339,18 @@ static kg_status cut(const struct reading *reading)
     return KG_OK;
 }
 
+static kg_status take_numbers(struct replay_memory *memory, const struct roles *roles)
+{
+    struct replay_number *numbers = malloc((ORIGIN_PARAM_BYTES / 4) * sizeof *numbers);
+    free(memory->numbers);
+    memory->numbers = numbers;
+    memory->number_count = 0;
+    for (uint32_t at = 0; numbers && at < ORIGIN_PARAM_BYTES; at += 4)
+        if (roles->numbers[at])
+            numbers[memory->number_count++] = (struct replay_number){at, roles->numbers[at]};
+    return numbers ? KG_OK : KG_NO_MEMORY;
+}
+
 static kg_status read_ptx(struct reading *reading, const char *ptx, const char *entry)
 {
     struct kg_arena arena = {0};
@@ -356,6 +368,8 @@ static kg_status read_ptx(struct reading *reading, const char *ptx, const char *
         take_access(reading, &roles.accesses[i]);
     if (status == KG_OK && roles.unknown_writes)
         reading->all_unknown = true;
+    if (status == KG_OK)
+        status = take_numbers(reading->memory, &roles);
     arena_free(&arena);
     ptx_module_free(&module);
     return status;

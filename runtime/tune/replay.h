@@ -117,6 +117,12 @@ struct replay_datum {
     struct learnt learnt;  /* by draws, where its data are indices */
 };
 
+/* A number of floating point in the packed parameters that is in arithmetic only. */
+struct replay_number {
+    uint32_t at;
+    uint8_t element;
+};
+
 /* An image is all mapped bytes, extent after extent. Masks have 0xff for bytes that belong. */
 struct replay_memory {
     const struct kg_capture *capture;
@@ -134,8 +140,10 @@ struct replay_memory {
     unsigned char *work, *other, *first; /* scratch; first: result of the variant's first run */
     const struct kg_capture **others;    /* of the same signature, at other times */
     unsigned other_count;
-    uint32_t datum_count;         /* 0: nothing is known; all is compared by bits */
-    struct replay_datum *data;    /* in order, without gaps but for padding */
+    uint32_t datum_count;      /* 0: nothing is known; all is compared by bits */
+    struct replay_datum *data; /* in order, without gaps but for padding */
+    uint32_t number_count;
+    struct replay_number *numbers;
     struct inexact *inexact;      /* gets what passed without being equal; NULL: not wanted */
     struct replay_device *device; /* that may walk the images in place of the host; NULL: none */
     double *bound; /* in `auto`: largest difference of each element of floating point that may be

@@ -196,6 +196,7 @@ void memory_free(struct replay_memory *memory)
     image_free(memory->other, memory->total);
     image_free(memory->first, memory->total);
     free(memory->data);
+    free(memory->numbers);
     free(memory->bound);
     free(memory->others);
     *memory = (struct replay_memory){0};

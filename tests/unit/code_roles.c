@@ -239,6 +239,63 @@ static void check_structs(void)
     }
 }
 
+/* Bytes at which numbers begin that are in arithmetic only: "16 20 24d". */
+static bool numbers_are(const char *text, const char *entry, const char *expected)
+{
+    struct fixture f;
+    char found[256] = "";
+    if (!open_text(&f, text, entry))
+        return false;
+    for (uint32_t at = 0; at < ORIGIN_PARAM_BYTES; at++)
+        if (f.roles.numbers[at])
+            snprintf(found + strlen(found), sizeof found - strlen(found), "%s%u%s",
+                     *found ? " " : "", at, f.roles.numbers[at] == ELEMENT_F64 ? "d" : "");
+    close_fixture(&f);
+    if (!strcmp(found, expected))
+        return true;
+    fprintf(stderr, "numbers at '%s', not '%s'\n%s\n", found, expected, text);
+    return false;
+}
+
+/* A struct with a count in front of an array that is indexed at run time, beside other floats. */
+static void check_numbers(void)
+{
+    static const char *const cases[][2] = {
+        {"", "4 8 12 16 20 24 32d"},
+        {"ld.param.b32 %r4, [s+12]; st.global.u32 [%rd2], %r4;", "4 8 16 20 24 32d"},
+        {"ld.param.f32 %f5, [s+12]; setp.gt.f32 %p1, %f5, 0f00000000; @%p1 bra OUT;",
+         "4 8 16 20 24 32d"},
+        {"ld.param.f64 %d3, [s+8]; st.global.f64 [%rd2], %d3;", "4 16 20 24 32d"},
+        {"ld.param.f32 %f5, [%rd5]; cvt.rzi.s32.f32 %r5, %f5; mul.wide.s32 %rd8, %r5, 4;\n"
+         "add.s64 %rd9, %rd2, %rd8; st.global.u32 [%rd9], 1;",
+         "24 32d"},
+        {"st.global.u64 [%rd2], %rd4;", "24 32d"}, /* the struct's address goes away */
+        {"ld.param.f32 %f5, [x]; cvt.rzi.s32.f32 %r5, %f5; mul.wide.s32 %rd8, %r5, 4;\n"
+         "add.s64 %rd9, %rd2, %rd8; st.global.u32 [%rd9], 1;",
+         "4 8 12 16 20 32d"},
+        {"ld.param.u32 %r4, [%rd4+8]; st.global.u32 [%rd2], %r4;", "4 12 16 20 24 32d"},
+        {"ld.param.f32 %f5, [%rd4+8]; st.global.f32 [%rd2], %f5;", "4 8 12 16 20 24 32d"},
+        {"add.s64 %rd8, %rd4, 8; ld.param.u32 %r4, [%rd8]; st.global.u32 [%rd2], %r4;", "24 32d"},
+        {"@%p1 mov.b64 %rd4, 0; ld.param.u32 %r4, [%rd4+8]; st.global.u32 [%rd2], %r4;", "24 32d"},
+    };
+    char text[2048];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(text, sizeof text,
+                 ".version 8.3\n.target sm_90\n.address_size 64\n"
+                 ".entry k(.param .align 8 .b8 s[24], .param .f32 x, .param .f64 y, .param .u64 p)"
+                 "{\n.reg .b64 %%rd<19>; .reg .b32 %%r<9>; .reg .f32 %%f<9>; .reg .f64 %%d<9>;\n"
+                 ".reg .pred %%p<3>;\nld.param.u64 %%rd1, [p]; cvta.to.global.u64 %%rd2, %%rd1;\n"
+                 "ld.param.u32 %%r1, [s]; mov.u32 %%r2, %%tid.x; setp.ge.u32 %%p1, %%r2, %%r1;\n"
+                 "@%%p1 bra OUT;\n"
+                 "mov.b64 %%rd4, s; mul.wide.u32 %%rd3, %%r2, 4; add.s64 %%rd5, %%rd4, %%rd3;\n"
+                 "ld.param.f32 %%f1, [%%rd5+4]; ld.param.f32 %%f2, [x]; ld.param.f64 %%d1, [y];\n"
+                 "mul.f32 %%f3, %%f1, %%f2; cvt.f64.f32 %%d2, %%f3; add.f64 %%d2, %%d2, %%d1;\n"
+                 "st.global.f64 [%%rd2], %%d2;\n%s\nOUT: ret;\n}\n",
+                 cases[i][0]);
+        CHECK(numbers_are(text, "k", cases[i][1]));
+    }
+}
+
 /* ---- accesses ---- */
 
 static void check_origins(void)
@@ -471,6 +528,7 @@ int main(void)
     check_calls();
     check_unknown();
     check_structs();
+    check_numbers();
     check_origins();
     check_loaded();
     check_copied();

@@ -196,6 +196,27 @@ static void wild(const float *x, float *y)
         y[i] = sinf(x[i] * 1e7f);
 }
 
+/* Large parameters cancel, whatever the inputs. */
+static float parameters[3] = {12345.67f, -12345.12f, 0.31f};
+
+static void first_two(const float *x, float *y)
+{
+    for (int i = 0; i < N; i++)
+        y[i] = x[i] * 1e-3f + ((parameters[0] + parameters[1]) + parameters[2]);
+}
+
+static void last_two(const float *x, float *y)
+{
+    for (int i = 0; i < N; i++)
+        y[i] = x[i] * 1e-3f + (parameters[0] + (parameters[1] + parameters[2]));
+}
+
+static void one_of_them_less(const float *x, float *y)
+{
+    for (int i = 0; i < N; i++)
+        y[i] = x[i] * 1e-3f + ((parameters[0] + parameters[1]) + parameters[2] * 0.97f);
+}
+
 /* ---- a device of C functions -------------------------------------------------------------------
  */
 
@@ -305,6 +326,24 @@ static void judge(const char *what, kernel *was, kernel *variant, size_t results
                 tells ? "tells" : "tells nothing");
 }
 
+/* What an ulp of parameters makes is seen where it is known that they are numbers. */
+static void of_parameters(void)
+{
+    static struct replay_number numbers[] = {{0, ELEMENT_F32}, {4, ELEMENT_F32}, {8, ELEMENT_F32}};
+    float before[3];
+    memcpy(before, parameters, sizeof before);
+    judge("order of parameters, unknown", first_two, last_two, N, "moderate", false);
+    device.args = (unsigned char *)parameters;
+    device.args_size = sizeof parameters;
+    memory.numbers = numbers;
+    memory.number_count = 3;
+    judge("order of parameters", first_two, last_two, N, "moderate", true);
+    judge("a part of a parameter less", first_two, one_of_them_less, N, "moderate", false);
+    CHECK(!memcmp(before, parameters, sizeof before));
+    memory.number_count = 0;
+    device.args = NULL;
+}
+
 int main(void)
 {
     bool tells;
@@ -326,6 +365,7 @@ int main(void)
     judge("no maximum", softmax, softmax_no_maximum, N, "large mean", false);
     judge("small to zero", softmax, small_to_zero, N, "-88 to 88", false);
     judge("one pass", layernorm, layernorm_one_pass, N, "large mean", false);
+    of_parameters();
     passes(sum_serial, sum_serial, ROWS, "moderate", &tells);
     CHECK(tells);
     passes(softmax, softmax, N, "-88 to 88", &tells);
