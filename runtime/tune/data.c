@@ -342,9 +342,7 @@ static kg_status cut(const struct reading *reading)
 static kg_status take_numbers(struct replay_memory *memory, const struct roles *roles)
 {
     struct replay_number *numbers = malloc((ORIGIN_PARAM_BYTES / 4) * sizeof *numbers);
-    free(memory->numbers);
     memory->numbers = numbers;
-    memory->number_count = 0;
     for (uint32_t at = 0; numbers && at < ORIGIN_PARAM_BYTES; at += 4)
         if (roles->numbers[at])
             numbers[memory->number_count++] = (struct replay_number){at, roles->numbers[at]};
@@ -384,6 +382,9 @@ kg_status memory_data(struct replay_memory *memory, const char *ptx, const char 
     if (!reading.targets)
         return KG_NO_MEMORY;
     find_targets(&reading);
+    free(memory->numbers);
+    memory->numbers = NULL;
+    memory->number_count = 0;
     if (!ptx || read_ptx(&reading, ptx, entry) != KG_OK)
         reading.all_unknown = true;
     free(memory->data);

@@ -153,6 +153,7 @@ static struct replay_datum of_ptx(const char *ptx)
     struct replay_datum found = own.data[0];
     CHECK(found.from == 0 && found.to == 32);
     free(own.data);
+    free(own.numbers);
     return found;
 }
 
