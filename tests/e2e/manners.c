@@ -111,11 +111,12 @@ static pid_t replay(void)
     return pid;
 }
 
-/* The thirtieth allocation of the process fails, the next would not. */
+/* The thirtieth allocation of the process fails, the next would not. A worker that begins sweeps
+ * what killed replays leave, which is looked at here. */
 static int with_failure(const char *self)
 {
     return e2e_run((const char *[]){e2e_cli(), "run", self, "allocates", NULL},
-                   (const char *[]){"SOFTGPU_FAULT=oom:30", NULL}, 60);
+                   (const char *[]){"SOFTGPU_FAULT=oom:30", "KGENRT_WORKER=off", NULL}, 60);
 }
 
 static void makes_room(const char *self)
