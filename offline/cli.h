@@ -90,9 +90,9 @@ void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* One line "kgenrt: …" on standard error; returns EXIT_FAILED. */
 int failed(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* JSON of texts that may be no UTF-8, of ids, launches and records. */
 /* The array's members in another order; takes the array over. compare: as of qsort, of json_t *. */
 json_t *json_sorted(json_t *array, int (*compare)(const void *, const void *));
+/* JSON of texts that may be no UTF-8, of ids, launches and records. */
 json_t *json_text(const char *text);
 json_t *json_id(const struct kg_id *id); /* null for an id of zeros */
 json_t *json_launch(const struct kg_launch *launch);

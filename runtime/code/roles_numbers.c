@@ -27,79 +27,87 @@ static void say(uint8_t *bytes, uint64_t from, uint64_t size, uint8_t what)
         bytes[i] = !bytes[i] || bytes[i] == what ? what : OTHERWISE;
 }
 
+struct saying {
+    const struct roles *roles;
+    uint8_t *bytes;    /* by byte of the parameters: what is said of it; 0: nothing yet */
+    uint8_t *is_param; /* by origin: a parameter's address */
+};
+
 /* Through an address that may lead to any byte of some parameters. */
-static void say_all(const struct roles *roles, uint32_t set, uint8_t what, uint8_t *bytes)
+static void say_all(const struct saying *saying, uint32_t set, uint8_t what)
 {
-    const struct origin_set items = origins_set(&roles->origins, set);
-    const struct ptx_func *entry = roles->entry;
+    const struct origins *origins = &saying->roles->origins;
+    const struct origin_set items = origins_set(origins, set);
     for (uint32_t i = 0; i < items.count; i++) {
-        bool any = items.items[i] == ORIGIN_UNKNOWN, loaded = items.items[i] >= ORIGIN_LOADED;
-        const struct ptx_var *var = loaded ? NULL : roles->origins.origins[items.items[i]].var;
-        for (uint32_t p = 0; p < entry->param_count; p++)
-            if (any || (var && entry->params[p] == var))
-                say(bytes, entry->params[p]->offset, entry->params[p]->size,
-                    any ? OTHERWISE : what);
+        uint16_t item = items.items[i];
+        if (item == ORIGIN_UNKNOWN)
+            say(saying->bytes, 0, ORIGIN_PARAM_BYTES, OTHERWISE);
+        else if (item < ORIGIN_LOADED && saying->is_param[item])
+            say(saying->bytes, origins->origins[item].var->offset, origins->origins[item].var->size,
+                what);
     }
 }
 
-struct saying {
-    const struct roles *roles;
-    uint8_t *bytes;
-};
-
 static void escape(void *self, const struct origin_access *access)
 {
-    struct saying *saying = self;
     if (access->use == ORIGIN_ESCAPE)
-        say_all(saying->roles, access->set, OTHERWISE, saying->bytes);
+        say_all(self, access->set, OTHERWISE);
 }
 
-/* A load of an entry's parameter through a register that holds the parameter's address as it is. */
-static bool at_address(const struct origins *origins, const struct roles_access *access,
-                       const struct ptx_instr *instr, uint32_t *offset)
+/* A load through a register that holds the address of an entry's parameter as it is. */
+static bool at_address(const struct saying *saying, const struct roles_access *access,
+                       const struct ptx_operand *from, uint32_t *offset)
 {
+    const struct origins *origins = &saying->roles->origins;
     const struct graph *graph = &origins->graphs[access->func];
-    const struct ptx_operand *from = &instr->operands[access->operand];
     uint32_t def = from->reg == PTX_NO_REG
                        ? GRAPH_NONE
                        : graph_def(graph, graph_operand(graph, access->instr, from));
     const struct ptx_instr *mov = def == GRAPH_NONE ? NULL : &graph->func->instrs[def];
     if (!mov || mov->form->op != PTX_OP_mov || mov->guard != PTX_NO_REG ||
-        mov->operand_count != 2 || mov->operands[1].kind != PTX_SYMBOL)
+        mov->operand_count != 2 || mov->operands[1].kind != PTX_SYMBOL || !mov->operands[1].var)
         return false;
     const struct ptx_var *var = mov->operands[1].var;
-    int64_t inside = mov->operands[1].offset + from->offset;
-    for (uint32_t i = 0; i < origins->entry->param_count; i++)
-        if (origins->entry->params[i] == var && inside >= 0 &&
-            (uint64_t)inside + access->bytes <= var->size) {
-            *offset = var->offset + (uint32_t)inside;
-            return access->bytes > 0;
-        }
-    return false;
+    uint32_t number = origins_of_var(origins, var);
+    int64_t inside;
+    if (number == GRAPH_NONE || !saying->is_param[number] ||
+        __builtin_add_overflow(mov->operands[1].offset, from->offset, &inside) || inside < 0 ||
+        (uint64_t)inside + access->bytes > var->size)
+        return false;
+    *offset = var->offset + (uint32_t)inside;
+    return access->bytes > 0;
 }
 
-static void load(const struct roles *roles, const struct roles_access *access, uint8_t *bytes)
+static void load(const struct saying *saying, const struct roles_access *access)
 {
-    const struct origins *origins = &roles->origins;
+    const struct origins *origins = &saying->roles->origins;
     const struct ptx_instr *instr = &origins->graphs[access->func].func->instrs[access->instr];
     uint32_t offset, size = access->bytes;
     uint8_t what = taken_for(instr->form, access);
     if (origins_param_load(origins, access->func, instr, &offset, &size) ||
-        at_address(origins, access, instr, &offset))
-        say(bytes, offset, size, what);
+        at_address(saying, access, &instr->operands[access->operand], &offset))
+        say(saying->bytes, offset, size, what);
     else if (access->spaces & SPACE_PARAM)
-        say_all(roles, access->set, what, bytes);
+        say_all(saying, access->set, what);
 }
 
 kg_status roles_find_numbers(struct roles *roles, struct kg_arena *arena)
 {
-    uint8_t *bytes = arena_alloc(arena, ORIGIN_PARAM_BYTES);
+    struct saying saying = {.roles = roles,
+                            .bytes = arena_alloc(arena, ORIGIN_PARAM_BYTES),
+                            .is_param = arena_alloc(arena, ORIGIN_COUNT)};
+    uint8_t *bytes = saying.bytes;
     roles->numbers = arena_alloc(arena, ORIGIN_PARAM_BYTES);
-    if (!bytes || !roles->numbers)
+    if (!bytes || !saying.is_param || !roles->numbers)
         return KG_NO_MEMORY;
-    origins_uses(&roles->origins, escape, &(struct saying){roles, bytes});
+    for (uint32_t i = 0; i < roles->entry->param_count; i++) {
+        uint32_t number = origins_of_var(&roles->origins, roles->entry->params[i]);
+        if (number != GRAPH_NONE)
+            saying.is_param[number] = true;
+    }
+    origins_uses(&roles->origins, escape, &saying);
     for (uint32_t i = 0; i < roles->access_count; i++)
-        load(roles, &roles->accesses[i], bytes);
+        load(&saying, &roles->accesses[i]);
     for (uint32_t at = 0, width; at < ORIGIN_PARAM_BYTES; at += 4) {
         width = bytes[at] == ELEMENT_F32 ? 4 : 8;
         if (!bytes[at] || bytes[at] == OTHERWISE || at % width)

@@ -1,6 +1,7 @@
 /* What is known of the bytes of an image from the original's PTX: for each run of bytes the element
  * type of what is written, the type and width of what is loaded, and what loaded data are used for.
- * By these, results are compared and other inputs are drawn.
+ * By these, results are compared and other inputs are drawn. And which numbers among the parameters
+ * are in arithmetic only.
  *
  * Safe direction: what cannot be told is compared by bits, and its uses are unknown. */
 #include "tune/replay.h"

@@ -88,6 +88,13 @@ static void note(struct work *work, const char *state, const char *detail)
     (void)store_put_job(job->store, &text); /* says itself what failed; the job goes on */
 }
 
+/* Where it is now; of a capture that waits, its note goes on saying for what. */
+static void note_step(struct work *work, const char *step, const char *detail)
+{
+    if (work->keyed && !work->waits)
+        note(work, step, detail);
+}
+
 static void enter(void *self, const char *step)
 {
     struct work *work = self;
@@ -95,8 +102,7 @@ static void enter(void *self, const char *step)
     if (work->maker)
         snprintf(detail, sizeof detail, "maker %s, candidate %u, turn %u", work->maker->name,
                  work->attempt, work->turn);
-    if (work->keyed && !work->waits)
-        note(work, step, detail); /* else its note goes on saying for what it waits */
+    note_step(work, step, detail);
     die_if_asked(step);
 }
 
@@ -451,8 +457,7 @@ static kg_status try_turns(struct work *work)
 /* Each answer of a model costs: the original is replayed before the first is asked. */
 static kg_status replays(struct work *work)
 {
-    if (!work->waits)
-        note(work, "replay", "of the original");
+    note_step(work, "replay", "of the original");
     kg_status status = replay_original(&work->job, 1, &work->verdict);
     free(work->verdict.evidence);
     work->verdict.evidence = NULL;

@@ -211,7 +211,8 @@ void memory_digest(const struct replay_memory *memory, const unsigned char *imag
 /* ---- comparing ---------------------------------------------------------------------------------
  */
 
-/* What the original's PTX says of the bytes of the images (NULL: nothing) into memory->data. */
+/* What the original's PTX says (NULL: nothing) of the bytes of the images into memory->data, of the
+ * parameters into memory->numbers. */
 kg_status memory_data(struct replay_memory *memory, const char *ptx, const char *entry);
 /* The run that holds a byte; NULL: none. */
 const struct replay_datum *memory_datum(const struct replay_memory *memory, size_t at);

@@ -239,6 +239,14 @@ static void check_structs(void)
     }
 }
 
+static bool same_text(const char *what, const char *found, const char *expected)
+{
+    if (!strcmp(found, expected))
+        return true;
+    fprintf(stderr, "%s: '%s', not '%s'\n", what, found, expected);
+    return false;
+}
+
 /* Bytes at which numbers begin that are in arithmetic only: "16 20 24d". */
 static bool numbers_are(const char *text, const char *entry, const char *expected)
 {
@@ -251,10 +259,7 @@ static bool numbers_are(const char *text, const char *entry, const char *expecte
             snprintf(found + strlen(found), sizeof found - strlen(found), "%s%u%s",
                      *found ? " " : "", at, f.roles.numbers[at] == ELEMENT_F64 ? "d" : "");
     close_fixture(&f);
-    if (!strcmp(found, expected))
-        return true;
-    fprintf(stderr, "numbers at '%s', not '%s'\n%s\n", found, expected, text);
-    return false;
+    return same_text(text, found, expected);
 }
 
 /* A struct with a count in front of an array that is indexed at run time, beside other floats. */
@@ -276,6 +281,7 @@ static void check_numbers(void)
         {"ld.param.u32 %r4, [%rd4+8]; st.global.u32 [%rd2], %r4;", "4 12 16 20 24 32d"},
         {"ld.param.f32 %f5, [%rd4+8]; st.global.f32 [%rd2], %f5;", "4 8 12 16 20 24 32d"},
         {"add.s64 %rd8, %rd4, 8; ld.param.u32 %r4, [%rd8]; st.global.u32 [%rd2], %r4;", "24 32d"},
+        {"mov.b64 %rd8, s+9223372036854775807; ld.param.u32 %r4, [%rd8+2147483647];", "24 32d"},
         {"@%p1 mov.b64 %rd4, 0; ld.param.u32 %r4, [%rd4+8]; st.global.u32 [%rd2], %r4;", "24 32d"},
     };
     char text[2048];
@@ -486,10 +492,7 @@ static bool pieces_are(const char *ptx, const char *entry, const char *expected)
                                      : "unused");
     }
     close_fixture(&f);
-    if (!strcmp(found, expected))
-        return true;
-    fprintf(stderr, "%s: %s, not %s\n", entry, found, expected);
-    return false;
+    return same_text(entry, found, expected);
 }
 
 static void check_compiled(void)
